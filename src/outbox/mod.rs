@@ -1,0 +1,5 @@
+//! Vocabulary and rules of delivery. Pure: no I/O, no clock, no actix, no SQL.
+
+pub mod event;
+
+pub use event::{Event, OnDead};
