@@ -1,5 +1,9 @@
 //! Vocabulary and rules of delivery. Pure: no I/O, no clock, no actix, no SQL.
 
 pub mod event;
+pub mod flow;
+pub mod lease;
+pub mod retry;
+pub mod settle;
 
 pub use event::{Event, OnDead};

@@ -1,0 +1,81 @@
+//! A claim in the owner's memory: its events, from the answer of the statement to the settle.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::outbox::event::{Body, Event, OnDead};
+use crate::outbox::settle::{Past, Verdict};
+
+use super::{ClaimNo, Path};
+
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) no: ClaimNo,
+    pub(super) token: Uuid,
+    pub(super) path: Path,
+    pub(super) on_dead: OnDead,
+    pub(super) slots: Vec<Slot>,
+    /// Slots without an end.
+    pub(super) open: usize,
+    /// Confirmed and not handed to a settle yet.
+    pub(super) sent: Vec<i64>,
+    /// Ended otherwise and not handed to a settle yet.
+    pub(super) failed: Vec<Failure>,
+}
+
+/// One event that ended without being sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub seq: i64,
+    pub topic: Arc<str>,
+    pub key: Option<Arc<str>>,
+    pub verdict: Verdict,
+}
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) seq: i64,
+    pub(super) topic: Arc<str>,
+    pub(super) key: Option<Arc<str>>,
+    pub(super) past: Past,
+    pub(super) state: SlotState,
+}
+
+#[derive(Debug)]
+pub(super) enum SlotState {
+    /// Not handed over. The body waits here.
+    Waiting(Option<Body>),
+    /// With the publisher.
+    InFlight,
+    Ended,
+}
+
+impl Claim {
+    pub(super) fn new(no: ClaimNo, token: Uuid, path: Path, on_dead: OnDead, events: Vec<Event>) -> Self {
+        let slots: Vec<Slot> = events.into_iter().map(Slot::new).collect();
+        Claim { no, token, path, on_dead, open: slots.len(), slots, sent: Vec::new(), failed: Vec::new() }
+    }
+
+    /// Every event has its end.
+    pub(super) fn complete(&self) -> bool {
+        self.open == 0
+    }
+
+    /// A failure that the next claim has to find in the database, or it could pass a follower.
+    pub(super) fn holds_back(&self) -> bool {
+        self.failed.iter().any(|failure| failure.verdict.holds_back())
+    }
+}
+
+impl Slot {
+    fn new(event: Event) -> Self {
+        Slot {
+            seq: event.seq,
+            topic: event.topic,
+            key: event.key,
+            past: Past { attempts: event.attempts, refusals: event.refusals },
+            state: SlotState::Waiting(event.body),
+        }
+    }
+}
