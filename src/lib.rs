@@ -11,4 +11,6 @@
 //! | [`brokers`] | the registry of plugins; the only file that names plugin crates | |
 //! | [`cli`], [`exit`], [`run`] | the command line, exit codes, the assembly in order | |
 
+pub mod brokers;
+pub mod config;
 pub mod outbox;

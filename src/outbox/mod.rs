@@ -4,6 +4,8 @@ pub mod event;
 pub mod flow;
 pub mod lease;
 pub mod retry;
+pub mod route;
 pub mod settle;
 
 pub use event::{Event, OnDead};
+pub use route::{Route, RouteTable};
