@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use outrider_broker::{Broker, Params};
 
+use crate::outbox::Shape;
+
 /// One `[brokers.NAME]` section.
 #[derive(Clone, Debug)]
 pub struct BrokerConfig {
@@ -45,16 +47,4 @@ impl Default for InFlight {
     fn default() -> Self {
         InFlight { events: 10_000, bytes: 64 << 20 }
     }
-}
-
-/// How an event becomes a message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Shape {
-    /// CloudEvents in binary mode: `ce_…` headers, the payload untouched.
-    #[default]
-    CloudEvents,
-    /// What Debezium's outbox event router makes of a row.
-    Debezium,
-    /// The payload and the application's own headers, and the event's id.
-    Plain,
 }

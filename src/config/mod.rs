@@ -12,8 +12,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use broker::{BrokerConfig, InFlight, Shape};
+pub use broker::{BrokerConfig, InFlight};
 pub use tenant::{Backoff, Database, Delivery, Poll, Retention, SchemaName, TenantConfig};
+
+pub use crate::outbox::Shape;
 
 /// Least that two thirds of a lease must exceed a broker's publish deadline by: the time to write the
 /// outcome back. Less, and a slow settle loses its lease; twice as much costs each lease 750 ms.

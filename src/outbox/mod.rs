@@ -3,9 +3,11 @@
 pub mod event;
 pub mod flow;
 pub mod lease;
+pub mod message;
 pub mod retry;
 pub mod route;
 pub mod settle;
 
 pub use event::{Event, OnDead};
+pub use message::Shape;
 pub use route::{Route, RouteTable};
