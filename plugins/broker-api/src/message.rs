@@ -15,8 +15,8 @@ use uuid::Uuid;
 /// values filled in. Shared, since most events of a batch have the same one.
 pub type Destination = Arc<BTreeMap<String, String>>;
 
-/// Header names that a message may carry from outrider itself. An application's own header of one
-/// of these names is overruled, so that the id a consumer's inbox checks is always the event's.
+/// Names of outrider's own headers in the CloudEvents shape. An application's own header of one of these
+/// names is overruled there, so that the id a consumer's inbox checks is always the event's.
 pub const OUTRIDER_HEADERS: &[&str] =
     &["ce_id", "ce_type", "ce_source", "ce_time", "ce_specversion", "ce_sequence", "ce_subject"];
 
