@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::outbox::event::{Body, Event, OnDead};
+use crate::outbox::event::{Body, Event};
 use crate::outbox::settle::{Past, Verdict};
 
 use super::{ClaimNo, Path};
@@ -14,7 +14,6 @@ pub(super) struct Claim {
     pub(super) no: ClaimNo,
     pub(super) token: Uuid,
     pub(super) path: Path,
-    pub(super) on_dead: OnDead,
     pub(super) slots: Vec<Slot>,
     /// Slots without an end.
     pub(super) open: usize,
@@ -31,6 +30,8 @@ pub struct Failure {
     pub topic: Arc<str>,
     pub key: Option<Arc<str>>,
     pub verdict: Verdict,
+    /// It is dead and its topic's policy passes it over: parked followers go on.
+    pub skipped: bool,
 }
 
 #[derive(Debug)]
@@ -52,9 +53,9 @@ pub(super) enum SlotState {
 }
 
 impl Claim {
-    pub(super) fn new(no: ClaimNo, token: Uuid, path: Path, on_dead: OnDead, events: Vec<Event>) -> Self {
+    pub(super) fn new(no: ClaimNo, token: Uuid, path: Path, events: Vec<Event>) -> Self {
         let slots: Vec<Slot> = events.into_iter().map(Slot::new).collect();
-        Claim { no, token, path, on_dead, open: slots.len(), slots, sent: Vec::new(), failed: Vec::new() }
+        Claim { no, token, path, open: slots.len(), slots, sent: Vec::new(), failed: Vec::new() }
     }
 
     /// Every event has its end.

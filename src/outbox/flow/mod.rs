@@ -62,7 +62,6 @@ pub struct FlowSettings {
 pub struct ClaimPlan {
     no: ClaimNo,
     pub path: Path,
-    pub on_dead: OnDead,
     pub topics: Vec<TopicLimit>,
 }
 
@@ -74,6 +73,7 @@ pub struct TopicLimit {
     pub after: i64,
     /// Most events.
     pub limit: usize,
+    pub on_dead: OnDead,
 }
 
 /// What a claim found.
@@ -135,7 +135,6 @@ pub struct SettleFailed {
     pub failures: Vec<Failure>,
     /// Nothing of the claim is left.
     pub last: bool,
-    pub on_dead: OnDead,
 }
 
 type TopicKey = (Arc<str>, Arc<str>);
@@ -217,14 +216,15 @@ impl Flow {
         let topics: Vec<TopicLimit> = chosen
             .into_iter()
             .map(|(name, topic)| TopicLimit {
-                topic: name,
+                topic: name.clone(),
                 after: topic.after(),
                 limit: if topic.on_probation() { 1 } else { each },
+                on_dead: topic.on_dead,
             })
             .collect();
         self.turn = self.turn.wrapping_add(1) % count.max(1);
         self.last_no += 1;
-        Some(ClaimPlan { no: self.last_no, path, on_dead: on_dead?, topics })
+        Some(ClaimPlan { no: self.last_no, path, topics })
     }
 
     /// Whether [`Flow::begin_claim`] would plan something, given permits.
@@ -282,7 +282,7 @@ impl Flow {
             return;
         }
         events.sort_by_key(|event| event.seq);
-        let claim = Claim::new(plan.no, answer.token, plan.path, plan.on_dead, events);
+        let claim = Claim::new(plan.no, answer.token, plan.path, events);
         for (index, slot) in claim.slots.iter().enumerate() {
             let ticket = Ticket { no: claim.no, index };
             match slot.topic_key() {
@@ -300,8 +300,15 @@ impl Flow {
     }
 
     /// Takes up to `most` events to hand over together. With `open` false (breaker open, lease too short, drain)
-    /// nothing is handed over and everything that waits goes back. What the rules keep back ends here too.
-    pub fn next_group(&mut self, now: Moment, open: bool, most: usize) -> Vec<HandOver> {
+    /// nothing is handed over and everything that waits goes back. What the rules keep back ends here too. `admit` is
+    /// asked for each event by the size of its payload; its first no ends the group.
+    pub fn next_group(
+        &mut self,
+        now: Moment,
+        open: bool,
+        most: usize,
+        mut admit: impl FnMut(usize) -> bool,
+    ) -> Vec<HandOver> {
         let mut group = Vec::new();
         while group.len() < most
             && let Some(ticket) = self.eligible.pop_front()
@@ -312,7 +319,8 @@ impl Flow {
             }
             let suspect = self.slot(ticket).is_some_and(|slot| slot.past.is_suspect(&self.settings.limits));
             let must_wait = self.alone.is_some() || suspect && (self.in_flight > 0 || !group.is_empty());
-            if must_wait {
+            let size = self.slot(ticket).map_or(0, Slot::payload_bytes);
+            if must_wait || !admit(size) {
                 self.eligible.push_front(ticket);
                 break;
             }
@@ -402,7 +410,8 @@ impl Flow {
                 _ => {}
             }
         }
-        let skipped = matches!(verdict, Verdict::Dead { .. }) && claim.on_dead == OnDead::Skip;
+        let on_dead = self.topics.get(&topic).map_or(OnDead::Block, |state| state.on_dead);
+        let skipped = matches!(verdict, Verdict::Dead { .. }) && on_dead == OnDead::Skip;
         if let Some(key) = &key
             && verdict.holds_back()
             && !skipped
@@ -413,12 +422,8 @@ impl Flow {
         match verdict {
             Verdict::Sent => claim.sent.push(seq),
             verdict => {
-                claim.failed.push(Failure {
-                    seq,
-                    topic,
-                    key: key.as_ref().map(|(_, key)| key.clone()),
-                    verdict,
-                });
+                let key = key.as_ref().map(|(_, key)| key.clone());
+                claim.failed.push(Failure { seq, topic, key, verdict, skipped });
             }
         }
         if let Some(key) = key {
@@ -466,8 +471,7 @@ impl Flow {
             settle.sent.append(&mut claim.sent);
             if !claim.failed.is_empty() {
                 let failures = std::mem::take(&mut claim.failed);
-                let on_dead = claim.on_dead;
-                settle.failed.push(SettleFailed { token: claim.token, failures, last: complete, on_dead });
+                settle.failed.push(SettleFailed { token: claim.token, failures, last: complete });
             } else if complete {
                 settle.done.push(claim.token);
             }
@@ -535,6 +539,11 @@ impl Flow {
         self.topics.values_mut().fold(false, |passed, topic| topic.pass_horizon(now, horizon) || passed)
     }
 
+    /// Topics that are claimed from, each with its floor.
+    pub fn known(&self) -> impl Iterator<Item = (&Arc<str>, i64)> {
+        self.topics.iter().map(|(name, topic)| (name, topic.floor()))
+    }
+
     /// When there may be something to claim without a look at the database.
     pub fn wakes_at(&self, now: Moment) -> Option<Moment> {
         self.topics.values().filter_map(|topic| topic.wakes_at(now)).min()
@@ -557,6 +566,13 @@ impl Flow {
 }
 
 impl Slot {
+    fn payload_bytes(&self) -> usize {
+        match &self.state {
+            SlotState::Waiting(Some(body)) => body.payload.len(),
+            _ => 0,
+        }
+    }
+
     fn topic_key(&self) -> Option<TopicKey> {
         self.key.as_ref().map(|key| (self.topic.clone(), key.clone()))
     }

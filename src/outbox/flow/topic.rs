@@ -74,6 +74,10 @@ impl Topic {
         self.mark.min(self.floor)
     }
 
+    pub(super) fn floor(&self) -> i64 {
+        self.floor
+    }
+
     /// Forget what was scanned: the next claim sweeps from the start. Floors stay.
     pub(super) fn sweep(&mut self) {
         self.mark = START;
