@@ -14,3 +14,4 @@
 pub mod brokers;
 pub mod config;
 pub mod outbox;
+pub mod store;
