@@ -37,6 +37,12 @@ pub trait Plugin: Send + Sync + 'static {
     /// Checks the parameters. Pure: no I/O, no clock. Returns every fault, not only the first; an
     /// unknown parameter is a fault.
     fn parse(&self, params: &Params) -> Result<Arc<dyn Broker>, Vec<Fault>>;
+
+    /// The parameters whose values `outrider config` may show, such as a list of hosts without credentials.
+    /// Those of all others are masked.
+    fn public_params(&self) -> &'static [&'static str] {
+        &[]
+    }
 }
 
 /// What a configured broker can tell without a connection.
