@@ -5,14 +5,32 @@
 //! `DIR/tenants/NAME.toml` one tenant each. Variables `OUTRIDER_SECTION__KEY` override single keys.
 
 mod broker;
+mod check;
+mod effective;
+mod environment;
+mod extract;
+mod fault;
+mod key;
+mod raw;
+mod report;
+mod secret;
+mod source;
+mod syntax;
 mod tenant;
+pub mod units;
+mod words;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::brokers::Registry;
+
 pub use broker::{BrokerConfig, InFlight};
+pub use environment::Environment;
+pub use fault::{ConfigErrors, Fault, Place, Warning};
 pub use tenant::{Backoff, Database, Delivery, Poll, Retention, SchemaName, TenantConfig};
 
 pub use crate::outbox::Shape;
@@ -33,6 +51,31 @@ pub struct Config {
     pub brokers: BTreeMap<Arc<str>, BrokerConfig>,
     /// By name. Every route names a broker in `brokers`.
     pub tenants: BTreeMap<Arc<str>, TenantConfig>,
+}
+
+/// A config that may be run, and what is doubtful about it.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub config: Config,
+    /// To be shown by `check` and logged at start.
+    pub warnings: Vec<Warning>,
+}
+
+impl Config {
+    /// Reads and checks `DIR/outrider.toml`, `DIR/tenants/*.toml` and the overrides and references in the
+    /// environment. Blocks on the file system; connects to nothing.
+    ///
+    /// # Errors
+    ///
+    /// Every fault there is, over all files.
+    pub fn load(dir: &Path, environment: &Environment, registry: &Registry) -> Result<Loaded, ConfigErrors> {
+        let mut faults = Vec::new();
+        let sources = source::Sources::read(dir, environment, &mut faults);
+        let mut report = report::Report::new(&sources, faults);
+        let raw = extract::extract(&mut report);
+        let config = check::check(&mut report, raw, registry, secret::Secrets { environment, dir });
+        Ok(Loaded { config, warnings: report.finish()? })
+    }
 }
 
 /// `/metrics`, `/healthz` and `/readyz`.

@@ -81,8 +81,16 @@ enum Field {
 }
 
 impl Field {
-    const ALL: [(&'static str, Field); 4] =
-        [("tenant", Field::Tenant), ("topic", Field::Topic), ("type", Field::Type), ("key", Field::Key)];
+    const ALL: [Field; 4] = [Field::Tenant, Field::Topic, Field::Type, Field::Key];
+
+    fn name(self) -> &'static str {
+        match self {
+            Field::Tenant => "tenant",
+            Field::Topic => "topic",
+            Field::Type => "type",
+            Field::Key => "key",
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,10 +136,9 @@ impl Template {
                 return Err(TemplateError::Unclosed);
             }
             let field = Field::ALL
-                .iter()
-                .find(|(known, _)| *known == &name[..end])
-                .ok_or_else(|| TemplateError::UnknownField(name[..end].to_owned()))?
-                .1;
+                .into_iter()
+                .find(|field| field.name() == &name[..end])
+                .ok_or_else(|| TemplateError::UnknownField(name[..end].to_owned()))?;
             if !literal.is_empty() {
                 parts.push(Part::Literal(std::mem::take(&mut literal)));
             }
@@ -143,6 +150,18 @@ impl Template {
             parts.push(Part::Literal(literal));
         }
         Ok(Template { parts })
+    }
+
+    /// The text that parses to this template.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Literal(literal) => text.push_str(&literal.replace('{', "{{").replace('}', "}}")),
+                Part::Field(field) => text.push_str(&format!("{{{}}}", field.name())),
+            }
+        }
+        text
     }
 
     fn uses(&self, field: Field) -> bool {
@@ -198,6 +217,11 @@ impl DestinationTemplate {
     pub fn render(&self, tenant: &str, topic: &str, kind: &str, key: Option<&str>) -> Destination {
         let values = Values { tenant, topic, kind, key };
         Arc::new(self.parts.iter().map(|(name, template)| (name.clone(), template.render(&values))).collect())
+    }
+
+    /// Each part with its template as it is written.
+    pub fn texts(&self) -> impl Iterator<Item = (&str, String)> {
+        self.parts.iter().map(|(part, template)| (part.as_str(), template.text()))
     }
 
     /// False if all events of one tenant and topic have the same destination, so that one rendering serves

@@ -79,6 +79,14 @@ fn templates_render_each_field_and_literal_braces() {
 }
 
 #[test]
+fn a_template_can_be_written_again() {
+    for text in ["{tenant}.{topic}", "{{{type}}}/{key}", "fixed", "", "}}{{"] {
+        let written = destination(&[("to", text)]).texts().next().unwrap().1;
+        assert_eq!(written, text);
+    }
+}
+
+#[test]
 fn an_event_without_a_key_renders_it_as_nothing() {
     assert_eq!(destination(&[("subject", "o.{key}")]).render("t", "o", "k", None)["subject"], "o.");
 }
