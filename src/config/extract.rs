@@ -12,7 +12,7 @@ use super::raw::RawConfig;
 use super::report::Report;
 
 /// Faults after which the rest is not looked at: a file with more is not a config of outrider.
-const MAX_FAULTS: usize = 200;
+const MAX_FAULTS: usize = 100;
 
 pub(super) fn extract(report: &mut Report<'_>) -> RawConfig {
     let mut tree = report.sources().tree.clone();

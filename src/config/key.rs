@@ -8,8 +8,8 @@ use std::fmt;
 pub(super) struct KeyPath(Vec<String>);
 
 impl KeyPath {
-    pub(super) fn new(keys: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        KeyPath(keys.into_iter().map(Into::into).collect())
+    pub(super) fn new(keys: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        KeyPath(keys.into_iter().map(|key| key.as_ref().to_owned()).collect())
     }
 
     #[must_use]

@@ -13,7 +13,7 @@ use super::environment::{Environment, Override};
 use super::fault::{Fault, Place};
 use super::key::KeyPath;
 use super::raw::RawConfig;
-use super::syntax;
+use super::syntax::{self, Lines};
 
 /// Bytes that a config file may have; a larger one is not a config, and would take long to be refused.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -22,7 +22,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 pub(super) struct Sources {
     root: PathBuf,
     tenant_files: BTreeMap<String, PathBuf>,
-    texts: BTreeMap<PathBuf, String>,
+    lines: BTreeMap<PathBuf, Lines>,
     figment: Figment,
     /// What could not be read; nothing is known of the keys below these.
     pub(super) unread: Vec<KeyPath>,
@@ -37,7 +37,7 @@ impl Sources {
         let mut sources = Sources {
             root: dir.join("outrider.toml"),
             tenant_files: BTreeMap::new(),
-            texts: BTreeMap::new(),
+            lines: BTreeMap::new(),
             figment: Figment::new(),
             unread: Vec::new(),
             tree: Value::from(Dict::new()),
@@ -120,7 +120,7 @@ impl Sources {
     fn read_file(&mut self, path: &Path) -> Result<toml::Table, Fault> {
         let text = read_text(path, MAX_FILE_BYTES).map_err(|error| unreadable(path, &error))?;
         let table = syntax::parse(path, &text)?;
-        self.texts.insert(path.to_owned(), text);
+        self.lines.insert(path.to_owned(), Lines::of(&text));
         Ok(table)
     }
 
@@ -166,7 +166,7 @@ impl Sources {
     }
 
     fn place(&self, file: &Path, key: &KeyPath) -> Place {
-        let line = self.texts.get(file).and_then(|text| syntax::line_of(text, key));
+        let line = self.lines.get(file).and_then(|lines| lines.of_key(key));
         Place::File { path: file.to_owned(), line }
     }
 }

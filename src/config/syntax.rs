@@ -1,6 +1,7 @@
 //! TOML text: which line a key is on, and where it stops being TOML. Shows no value of a file, since any
 //! may be a secret.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
@@ -28,26 +29,42 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<toml::Table, Fault> {
     })
 }
 
-/// Line of the key at a path, else of the nearest key above it that is there. From 1.
-pub(super) fn line_of(text: &str, path: &KeyPath) -> Option<usize> {
-    let document = DeTable::parse(text).ok()?;
-    let mut table = Some(document.get_ref());
-    let mut value: Option<&DeValue<'_>> = None;
-    let mut at = None;
-    for key in path.keys() {
-        if let Some(inside) = table {
-            let Some((name, found)) = inside.iter().find(|(name, _)| name.get_ref() == key) else { break };
-            at = Some(name.span().start);
-            value = Some(found.get_ref());
-        } else {
-            let element = value.and_then(DeValue::as_array).zip(key.parse::<usize>().ok());
-            let Some(found) = element.and_then(|(array, index)| array.get(index)) else { break };
-            at = Some(found.span().start);
-            value = Some(found.get_ref());
+/// Which line each key of a file is on.
+#[derive(Debug, Default)]
+pub(super) struct Lines(BTreeMap<KeyPath, usize>);
+
+impl Lines {
+    /// Of a text that is TOML.
+    pub(super) fn of(text: &str) -> Self {
+        let mut lines = Lines::default();
+        if let Ok(document) = DeTable::parse(text) {
+            let newlines: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+            lines.note_table(&KeyPath::default(), document.get_ref(), &newlines);
         }
-        table = value.and_then(DeValue::as_table);
+        lines
     }
-    at.map(|at| position(text, at).0)
+
+    /// Line of the key at a path, else of the nearest key above it that is there. From 1.
+    pub(super) fn of_key(&self, path: &KeyPath) -> Option<usize> {
+        let keys = path.keys();
+        (1..=keys.len()).rev().find_map(|length| self.0.get(&KeyPath::new(&keys[..length]))).copied()
+    }
+
+    fn note_table(&mut self, path: &KeyPath, table: &DeTable<'_>, newlines: &[usize]) {
+        for (name, value) in table {
+            self.note(path.key(name.get_ref().as_ref()), name.span().start, value.get_ref(), newlines);
+        }
+    }
+
+    fn note(&mut self, path: KeyPath, at: usize, value: &DeValue<'_>, newlines: &[usize]) {
+        self.0.insert(path.clone(), newlines.partition_point(|newline| *newline < at) + 1);
+        if let Some(table) = value.as_table() {
+            self.note_table(&path, table, newlines);
+        }
+        for (index, element) in value.as_array().into_iter().flatten().enumerate() {
+            self.note(path.index(index), element.span().start, element.get_ref(), newlines);
+        }
+    }
 }
 
 /// Line and column of a byte, both from 1; the column in characters.
@@ -130,12 +147,13 @@ mod tests {
     fn keys_are_found_on_their_line() {
         let text =
             "[a]\nb = 1\n\n[[routes]]\ntopic = \"x\"\n\n[[routes]]\ntopic = 'y'\nto = { topic = 'z' }\n";
-        let line = |path: &str| line_of(text, &KeyPath::new(path.split('.')));
+        let lines = Lines::of(text);
+        let line = |path: &str| lines.of_key(&KeyPath::new(path.split('.')));
         assert_eq!(line("a.b"), Some(2));
         assert_eq!(line("a.c"), Some(1), "nearest above");
         assert_eq!(line("routes.1.topic"), Some(8));
         assert_eq!(line("routes.1.to.topic"), Some(9));
         assert_eq!(line("nothing.here"), None);
-        assert_eq!(line_of("not toml", &KeyPath::new(["a"])), None);
+        assert_eq!(Lines::of("not toml").of_key(&KeyPath::new(["a"])), None);
     }
 }
