@@ -7,11 +7,15 @@
 //! | [`store`] | every SQL statement; one tenant's database per `Store` | decisions |
 //! | [`actors`] | supervisor, claimers, publishers, janitor | SQL text, broker clients |
 //! | [`api`] | `/metrics`, `/healthz`, `/readyz` | decisions |
-//! | [`telemetry`] | typed events that log and count | |
+//! | [`telemetry`] | facts as calls that log and count | payloads, keys, secrets |
 //! | [`brokers`] | the registry of plugins; the only file that names plugin crates | |
-//! | [`cli`], [`exit`], [`run`] | the command line, exit codes, the assembly in order | |
+//! | [`run`] | the assembly of the daemon, in order | |
 
+pub mod actors;
+pub mod api;
 pub mod brokers;
 pub mod config;
 pub mod outbox;
+pub mod run;
 pub mod store;
+pub mod telemetry;

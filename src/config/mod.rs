@@ -35,9 +35,7 @@ pub use tenant::{Backoff, Database, Delivery, Poll, Retention, SchemaName, Tenan
 
 pub use crate::outbox::Shape;
 
-/// Least that two thirds of a lease must exceed a broker's publish deadline by: the time to write the
-/// outcome back. Less, and a slow settle loses its lease; twice as much costs each lease 750 ms.
-pub const SETTLE_MARGIN: Duration = Duration::from_millis(500);
+pub use crate::outbox::lease::LEASE_MARGIN as SETTLE_MARGIN;
 
 /// Everything the daemon was told, checked as a whole. [`SETTLE_MARGIN`] and the other rules between values
 /// hold.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
+pub use crate::outbox::retry::Backoff;
 use crate::outbox::{OnDead, RouteTable};
 
 /// One tenant, with everything it did not say filled in from `outrider.toml` or the built-in defaults.
@@ -108,21 +109,6 @@ impl Default for Delivery {
             on_dead: OnDead::Block,
             order_horizon: Duration::from_secs(60),
         }
-    }
-}
-
-/// Wait before an event is tried again: `base`, doubled with each try, at most `max`, with jitter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
-    /// Default 500 ms. At most `max`.
-    pub base: Duration,
-    /// Default 5 min; at most one day.
-    pub max: Duration,
-}
-
-impl Default for Backoff {
-    fn default() -> Self {
-        Backoff { base: Duration::from_millis(500), max: Duration::from_secs(300) }
     }
 }
 

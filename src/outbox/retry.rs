@@ -2,13 +2,19 @@
 
 use std::time::Duration;
 
-/// Backoff between the attempts of one event.
+/// Backoff between tries: `base`, doubled with each failure, at most `max`, with jitter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// Delay after the first failure.
+    /// Delay after the first failure. Default 500 ms; at most `max`.
     pub base: Duration,
-    /// No delay is longer.
+    /// No delay is longer. Default 5 min.
     pub max: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Backoff { base: Duration::from_millis(500), max: Duration::from_secs(300) }
+    }
 }
 
 /// The exponent stops here: 2^20 times any base that the config allows is beyond any `max`.

@@ -368,6 +368,11 @@ impl Flow {
         (flushed || !open).then_some(Verdict::Released)
     }
 
+    /// The claim that an event belongs to.
+    pub fn token(&self, ticket: Ticket) -> Option<Uuid> {
+        self.claims.iter().find(|claim| claim.no == ticket.no).map(|claim| claim.token)
+    }
+
     /// What an event has behind it, and whether one more unknown outcome is its end.
     pub fn past(&self, ticket: Ticket) -> Option<(Past, bool)> {
         let slot = self.slot(ticket)?;
@@ -508,19 +513,25 @@ impl Flow {
         }
     }
 
-    /// The lane is lost: nothing more is handed over, what is in flight ends late.
-    pub fn abandon(&mut self) {
+    /// The lane is lost: nothing more is handed over, what is in flight ends late. Returns how many events of each
+    /// claim were forgotten.
+    pub fn abandon(&mut self) -> Vec<(Uuid, usize)> {
         self.eligible.clear();
         self.gates.clear();
+        let mut forgotten = Vec::new();
         for claim in &mut self.claims {
+            let mut count = 0;
             for slot in &mut claim.slots {
                 if let SlotState::Waiting(_) = slot.state {
                     slot.state = SlotState::Ended;
-                    claim.open -= 1;
+                    count += 1;
                 }
             }
+            claim.open -= count;
+            forgotten.push((claim.token, count));
         }
         self.claims.retain(|claim| !claim.complete() || !claim.sent.is_empty() || !claim.failed.is_empty());
+        forgotten
     }
 
     /// Claims whose reply was lost were dropped, or parked rows changed: scan everything again.
@@ -542,6 +553,11 @@ impl Flow {
     /// Topics that are claimed from, each with its floor.
     pub fn known(&self) -> impl Iterator<Item = (&Arc<str>, i64)> {
         self.topics.iter().map(|(name, topic)| (name, topic.floor()))
+    }
+
+    /// Topics with this policy.
+    pub fn topics_with(&self, on_dead: OnDead) -> impl Iterator<Item = &Arc<str>> {
+        self.topics.iter().filter(move |(_, topic)| topic.on_dead == on_dead).map(|(name, _)| name)
     }
 
     /// When there may be something to claim without a look at the database.

@@ -4,5 +4,5 @@
 WITH me AS (INSERT INTO outrider.replica AS r (name, seen_at) VALUES (:name, clock_timestamp())
             ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at),
 gone AS (DELETE FROM outrider.replica r WHERE r.name <> :name AND r.seen_at < clock_timestamp() - :forget::interval)
-SELECT r.name FROM outrider.replica r WHERE r.name <> :name AND r.seen_at > clock_timestamp() - :alive::interval
-UNION ALL SELECT :name::text ORDER BY 1
+SELECT r.name, clock_timestamp() - r.seen_at AS age FROM outrider.replica r
+ WHERE r.name <> :name AND r.seen_at > clock_timestamp() - :alive::interval ORDER BY r.name

@@ -1,0 +1,649 @@
+//! The cycle of one lane: take it, claim, hand over, settle, renew, give it up. It waits and calls; what to do is
+//! decided by [`crate::outbox::flow`], [`super::ownership`] and [`super::pacing`].
+//!
+//! One task, one connection: the statements of a lane run one after another. No statement is ever dropped half-way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use uuid::Uuid;
+
+use super::outflow::{Outflow, Publishing, Returned};
+use super::ownership::{HEARTBEAT, Owned, SWEEP, Seeking};
+use super::pacing::Pacing;
+use super::routing::Routing;
+use super::settling::{Settling, Unsettled};
+use super::{ClaimerSettings, DATABASE, clock, report};
+use crate::actors::board::TenantState;
+use crate::actors::exit::Exit;
+use crate::actors::fleet::ALIVE_WITHIN;
+use crate::actors::permits::Permit;
+use crate::actors::signals::Signals;
+use crate::outbox::OnDead;
+use crate::outbox::flow::{ClaimAnswer, ClaimPlan, FlowSettings, Path, Row};
+use crate::outbox::lease::{Lease, Moment};
+use crate::outbox::settle::Limits;
+use crate::store::{self, ClaimRequest, KnownTopic, Store, StoreError, TopicRequest};
+use crate::telemetry;
+
+type Outflows = BTreeMap<Arc<str>, Outflow>;
+
+/// Something waited for outside the database and the publishers.
+enum Wake {
+    Event(Arc<str>, u64, Permit),
+    Bytes(Arc<str>, u64, Permit),
+    /// A link came up or went down.
+    Link(Arc<str>),
+}
+
+pub(super) struct Cycle {
+    settings: Arc<ClaimerSettings>,
+    lane: i16,
+    store: Store,
+    routing: Routing,
+    owned: Option<Owned>,
+    seeking: Seeking,
+    outflows: Outflows,
+    /// Lives of the lane that were lost with something in flight.
+    late: BTreeMap<u64, Outflows>,
+    /// Counts the times that the lane was lost or given.
+    life: u64,
+    settling: Settling,
+    publishing: FuturesUnordered<Publishing>,
+    waking: FuturesUnordered<BoxFuture<'static, Wake>>,
+    pacing: Pacing,
+    /// Events were claimed since the database was last asked for work.
+    busy: bool,
+    heartbeat_at: Moment,
+    unrouted: BTreeSet<String>,
+    failures: u32,
+    retry_at: Moment,
+    draining: bool,
+}
+
+impl Cycle {
+    pub(super) fn new(settings: Arc<ClaimerSettings>, lane: i16, store: Store) -> Self {
+        let tenant = &settings.tenant;
+        let now = clock::now();
+        let routing = Routing::new(tenant.name.clone(), tenant.routes.clone(), tenant.delivery.on_dead);
+        let pacing = Pacing::new(tenant.delivery.poll.min, tenant.delivery.poll.max);
+        let waking = FuturesUnordered::new();
+        for outlet in settings.outlets.values() {
+            waking.push(link_change(outlet.name.clone(), outlet.watch()));
+        }
+        Cycle {
+            outflows: outflows(&settings),
+            lane,
+            store,
+            routing,
+            owned: None,
+            seeking: Seeking::new(now),
+            late: BTreeMap::new(),
+            life: 0,
+            settling: Settling::default(),
+            publishing: FuturesUnordered::new(),
+            waking,
+            pacing,
+            busy: false,
+            heartbeat_at: now,
+            unrouted: BTreeSet::new(),
+            failures: 0,
+            retry_at: now,
+            draining: false,
+            settings,
+        }
+    }
+
+    /// Runs until told to drain and everything is settled or given back, or the time for that is over.
+    pub(super) async fn run(mut self, signals: Signals) -> Exit {
+        loop {
+            self.draining = signals.is_draining();
+            self.collect();
+            let progress = self.advance().await;
+            self.hand_over();
+            if self.draining && self.finished() {
+                self.leave().await;
+                return Exit::Drained;
+            }
+            if signals.deadline().is_some_and(|deadline| deadline <= tokio::time::Instant::now()) {
+                self.leave().await;
+                return Exit::CutShort;
+            }
+            if !progress {
+                self.wait(&signals).await;
+            }
+        }
+    }
+
+    fn tenant(&self) -> &str {
+        &self.settings.tenant.name
+    }
+
+    /// Nothing is owned, in flight or unsettled any more.
+    fn finished(&self) -> bool {
+        self.owned.is_none() && self.late.is_empty() && self.settling.is_empty()
+    }
+
+    /// Sends the statements that are due. Returns whether there may be more to do at once.
+    async fn advance(&mut self) -> bool {
+        let now = clock::now();
+        if now < self.retry_at {
+            return false;
+        }
+        match self.statements(now).await {
+            Ok(progress) => {
+                self.failures = 0;
+                report(&self.settings, TenantState::Working);
+                progress
+            }
+            Err(error) => {
+                if let Some(owned) = &mut self.owned {
+                    owned.doubt |= error.outcome_unknown();
+                }
+                self.failures = self.failures.saturating_add(1);
+                self.retry_at = clock::now().after(DATABASE.delay(self.failures, rand::random()));
+                report(&self.settings, TenantState::Failing(format!("failed to {error}")));
+                false
+            }
+        }
+    }
+
+    async fn statements(&mut self, now: Moment) -> Result<bool, StoreError> {
+        if self.owned.as_ref().is_some_and(|owned| owned.doubt || !owned.reclaimed) {
+            self.make_certain().await?;
+        }
+        let mut progress = self.settle(now).await?;
+        self.drop_finished_lives();
+        if self.owned.is_some() {
+            progress |= self.keep(now).await?;
+        } else if !self.draining {
+            progress |= self.seek(now).await?;
+        }
+        Ok(progress)
+    }
+
+    /// Says that this replica lives, and learns which others do.
+    async fn heartbeat(&mut self, now: Moment) -> Result<(), StoreError> {
+        if now < self.heartbeat_at || self.draining {
+            return Ok(());
+        }
+        let replicas = self.store.heartbeat(&self.settings.replica, ALIVE_WITHIN).await?;
+        self.settings.fleet.saw(&replicas);
+        self.heartbeat_at = now.after(HEARTBEAT);
+        Ok(())
+    }
+
+    /// Without the lane: looks whether it is free and ours to take.
+    async fn seek(&mut self, now: Moment) -> Result<bool, StoreError> {
+        self.heartbeat(now).await?;
+        if now < self.seeking.look_at {
+            return Ok(false);
+        }
+        let lanes = self.store.lanes().await?;
+        let left = lanes.iter().find(|row| row.lane == self.lane).map_or(Duration::MAX, |row| row.left);
+        let share = self.settings.fleet.share(&self.settings.tenant.name);
+        if !self.seeking.looked(now, left, &share) {
+            return Ok(false);
+        }
+        let lease = self.settings.tenant.delivery.lease;
+        let (owner, asked) = (Uuid::new_v4(), clock::now());
+        // After a lost reply this token is forgotten: if the take was done, its lease runs out.
+        let epoch = self.store.take(self.lane, owner, &self.settings.replica, lease, false).await?;
+        let Some(epoch) = epoch else { return Ok(false) };
+        telemetry::lane_taken(self.tenant(), self.lane, epoch);
+        telemetry::lanes_owned(self.tenant(), 1);
+        self.owned = Some(Owned::taken(owner, Lease::new(asked, lease), now));
+        self.make_certain().await?;
+        self.pacing.wake(now);
+        Ok(true)
+    }
+
+    /// After a take, or after a lost reply: makes the database and this memory agree on who owns the lane and what is
+    /// claimed.
+    async fn make_certain(&mut self) -> Result<(), StoreError> {
+        let lease = self.settings.tenant.delivery.lease;
+        let Some(owned) = &mut self.owned else { return Ok(()) };
+        if owned.doubt {
+            // A claim that still runs on the server is waited for, one that has not begun is shut out.
+            let (owner, asked) = (Uuid::new_v4(), clock::now());
+            owned.tried.push(owner);
+            let Some(left) = self.store.renew(self.lane, owner, &owned.tried, lease).await? else {
+                self.lose();
+                return Ok(());
+            };
+            owned.owner = owner;
+            owned.tried = vec![owner];
+            owned.lease = Lease::new(asked, left);
+        }
+        let known: Vec<Uuid> = self.outflows.values().flat_map(|outflow| outflow.flow.live()).collect();
+        let fresh = !owned.reclaimed;
+        let reclaim = self.store.reclaim(self.lane, owned.owner, &known, fresh).await?;
+        if fresh && !reclaim.claims.is_empty() {
+            let events = reclaim.claims.iter().map(|claim| claim.seqs.len()).sum();
+            telemetry::claims_reclaimed(&self.settings.tenant.name, self.lane, reclaim.claims.len(), events);
+        }
+        self.orphans().await?;
+        if let Some(owned) = &mut self.owned {
+            owned.reclaimed = true;
+            owned.doubt = false;
+        }
+        self.outflows.values_mut().for_each(|outflow| outflow.flow.reset());
+        self.pacing.wake(clock::now());
+        Ok(())
+    }
+
+    async fn orphans(&mut self) -> Result<(), StoreError> {
+        let on_dead = self.settings.tenant.delivery.on_dead;
+        let others: Vec<&str> = self
+            .outflows
+            .values()
+            .flat_map(|outflow| outflow.flow.topics_with(other(on_dead)))
+            .map(|topic| &**topic)
+            .collect();
+        self.store.orphans(self.lane, on_dead, &others).await?;
+        self.settling.orphans = false;
+        Ok(())
+    }
+
+    /// With the lane: renews it, looks for work, claims.
+    async fn keep(&mut self, now: Moment) -> Result<bool, StoreError> {
+        self.heartbeat(now).await?;
+        let Some(owned) = &mut self.owned else { return Ok(false) };
+        if now >= owned.lease.renew_at() {
+            let asked = clock::now();
+            let lease = self.settings.tenant.delivery.lease;
+            match self.store.renew(self.lane, owned.owner, &[owned.owner], lease).await? {
+                Some(left) => owned.lease = Lease::new(asked, left),
+                None => {
+                    self.lose();
+                    return Ok(true);
+                }
+            }
+        }
+        let share = self.settings.fleet.share(&self.settings.tenant.name);
+        owned.giving = self.draining || owned.should_give(&share);
+        if owned.giving {
+            let empty = self.outflows.values().all(|outflow| outflow.flow.is_empty());
+            return if empty && self.settling.is_empty() { self.give().await } else { Ok(false) };
+        }
+        if now >= owned.sweep_at {
+            owned.sweep_at = now.after(SWEEP);
+            self.outflows.values_mut().for_each(|outflow| outflow.flow.sweep());
+            self.settling.orphans = true;
+        }
+        if self.settling.orphans {
+            self.orphans().await?;
+        }
+        self.pass_horizon(now).await?;
+        if now >= self.pacing.next() {
+            self.discover(now).await?;
+        }
+        self.claim_all().await
+    }
+
+    async fn pass_horizon(&mut self, now: Moment) -> Result<(), StoreError> {
+        let passed = self
+            .outflows
+            .values_mut()
+            .fold(false, |passed, outflow| outflow.flow.pass_horizon(now) || passed);
+        if passed {
+            let writer = self.store.oldest_writer().await?;
+            let writer = writer.and_then(|writer| Some((writer.pid?, writer.age?)));
+            telemetry::floor_passed(self.tenant(), writer);
+        }
+        Ok(())
+    }
+
+    /// Asks which topics have work.
+    async fn discover(&mut self, now: Moment) -> Result<(), StoreError> {
+        let known: Vec<KnownTopic<'_>> = self
+            .outflows
+            .values()
+            .flat_map(|outflow| outflow.flow.known())
+            .map(|(topic, floor)| KnownTopic { topic, floor })
+            .collect();
+        let work = self.store.topics(self.lane, &known).await?;
+        let mut unrouted = BTreeSet::new();
+        for found in work {
+            let topic: Arc<str> = found.topic.as_str().into();
+            let route = self.routing.topic(&topic).map(|route| (route.broker.clone(), route.on_dead));
+            let outflow =
+                route.and_then(|(broker, on_dead)| Some((self.outflows.get_mut(&broker)?, on_dead)));
+            match outflow {
+                Some((outflow, on_dead)) => {
+                    let due = found.next_due.map(|wait| now.after(wait));
+                    outflow.flow.discovered(&topic, on_dead, found.ready, due);
+                }
+                None => _ = unrouted.insert(found.topic),
+            }
+        }
+        if unrouted != self.unrouted {
+            let names: Vec<&str> = unrouted.iter().map(String::as_str).collect();
+            telemetry::topics_unrouted(self.tenant(), &names);
+            self.unrouted = unrouted;
+        }
+        self.pacing.asked(now, std::mem::take(&mut self.busy));
+        Ok(())
+    }
+
+    /// Claims for every broker what permits allow.
+    async fn claim_all(&mut self) -> Result<bool, StoreError> {
+        let brokers: Vec<Arc<str>> = self.outflows.keys().cloned().collect();
+        let mut progress = false;
+        for broker in brokers {
+            while let Some((plan, permit)) = self.next_claim(&broker) {
+                progress = true;
+                if !self.claim(&broker, plan, permit).await? {
+                    self.lose();
+                    return Ok(true);
+                }
+                // What was claimed goes out while the next statement runs.
+                self.hand_over();
+            }
+        }
+        // A permit that was waited for and has no use any more is somebody else's.
+        self.outflows.values_mut().for_each(|outflow| outflow.reserve.event = None);
+        Ok(progress)
+    }
+
+    /// Plans a claim for a broker whose link is up, if there is work and a permit for it.
+    fn next_claim(&mut self, broker: &Arc<str>) -> Option<(ClaimPlan, Permit)> {
+        let now = clock::now();
+        let lease = self.owned.as_ref().filter(|owned| !owned.giving)?.lease;
+        let batch_events = usize::try_from(self.settings.tenant.delivery.batch_events).unwrap_or(usize::MAX);
+        let outflow = self.outflows.get_mut(broker)?;
+        outflow.refresh();
+        if !outflow.open(&lease, now) || !outflow.flow.wants_claim(now) || self.settling.holds_back(broker) {
+            return None;
+        }
+        let Some(permit) = outflow.permits(batch_events) else {
+            if !std::mem::replace(&mut outflow.reserve.waits_for_event, true) {
+                let (outlet, broker, life) = (outflow.outlet.clone(), broker.clone(), self.life);
+                self.waking
+                    .push(async move { Wake::Event(broker, life, outlet.bound.event().await) }.boxed());
+            }
+            return None;
+        };
+        let plan = outflow.flow.begin_claim(now, permit.count())?;
+        Some((plan, permit))
+    }
+
+    /// Sends a claim. False: the lane is lost.
+    async fn claim(
+        &mut self,
+        broker: &Arc<str>,
+        plan: ClaimPlan,
+        permit: Permit,
+    ) -> Result<bool, StoreError> {
+        let Some(owned) = &self.owned else { return Ok(false) };
+        let Some(outflow) = self.outflows.get_mut(broker) else { return Ok(true) };
+        let live: Vec<Uuid> = outflow.flow.live().collect();
+        let topics: Vec<TopicRequest<'_>> = plan
+            .topics
+            .iter()
+            .map(|topic| TopicRequest {
+                topic: &topic.topic,
+                after: topic.after,
+                limit: u32::try_from(topic.limit).unwrap_or(u32::MAX),
+                on_dead: topic.on_dead,
+            })
+            .collect();
+        let token = Uuid::new_v4();
+        let request =
+            ClaimRequest { lane: self.lane, owner: owned.owner, broker, token, live: &live, topics: &topics };
+        let (asked, begun) = (clock::now(), Instant::now());
+        let claimed = match plan.path {
+            Path::Ready => self.store.claim(&request).await?,
+            Path::Due => self.store.claim_due(&request).await?,
+        };
+        if claimed.lane_lost() {
+            return Ok(false);
+        }
+        let rows: Vec<Row> = claimed.rows.into_iter().map(row).collect();
+        let events = rows.iter().filter(|row| matches!(row, Row::Event(_))).count();
+        telemetry::events_claimed(&self.settings.tenant.name, broker, events, begun.elapsed());
+        self.busy |= !rows.is_empty();
+        let ready = plan.path == Path::Ready;
+        let answer = ClaimAnswer { token, xmin: ready.then_some(claimed.xmin), xid: claimed.xid, rows };
+        outflow.claimed(plan, answer, asked, permit);
+        Ok(true)
+    }
+
+    /// Writes back what ended.
+    async fn settle(&mut self, now: Moment) -> Result<bool, StoreError> {
+        let current = self.outflows.iter_mut().map(|(broker, outflow)| (self.life, broker, outflow));
+        let late = self.late.iter_mut().flat_map(|(life, outflows)| {
+            outflows.iter_mut().map(|(broker, outflow)| (*life, broker, outflow))
+        });
+        for (life, broker, outflow) in current.chain(late) {
+            while let Some(settle) = outflow.flow.next_settle() {
+                self.settling.push(Unsettled::new(broker.clone(), life, settle));
+            }
+        }
+        let mut progress = false;
+        loop {
+            let written =
+                self.settling.write(&mut self.store, &self.settings.tenant.name, self.lane, now).await?;
+            let Some(settled) = written else { return Ok(progress) };
+            progress = true;
+            let unsettled = settled.unsettled;
+            if let Some(outflow) = self.outflow(unsettled.life, &unsettled.broker) {
+                outflow.settled(&unsettled.settle, settled.promoted, clock::now());
+            }
+        }
+    }
+
+    /// Gives the lane up, with nothing in flight.
+    async fn give(&mut self) -> Result<bool, StoreError> {
+        let Some(owned) = &self.owned else { return Ok(false) };
+        let free = self.store.give(self.lane, owned.owner, Duration::ZERO).await?;
+        telemetry::lane_given(self.tenant(), self.lane, free.unwrap_or(false));
+        self.end_life();
+        Ok(true)
+    }
+
+    /// The lane is somebody else's.
+    fn lose(&mut self) {
+        let in_flight = self.outflows.values().map(|outflow| outflow.flow.in_flight()).sum();
+        telemetry::lane_lost(self.tenant(), self.lane, in_flight);
+        self.settling.lane_lost(&self.settings.tenant.name, self.life);
+        self.end_life();
+    }
+
+    fn end_life(&mut self) {
+        let mut ended = std::mem::replace(&mut self.outflows, outflows(&self.settings));
+        ended.values_mut().for_each(Outflow::abandon);
+        self.late.insert(self.life, ended);
+        self.life += 1;
+        self.owned = None;
+        self.seeking = Seeking::new(clock::now().after(super::ownership::LOOK));
+        telemetry::lanes_owned(self.tenant(), 0);
+        self.drop_finished_lives();
+    }
+
+    fn drop_finished_lives(&mut self) {
+        self.late.retain(|_, outflows| outflows.values().any(|outflow| !outflow.flow.is_empty()));
+    }
+
+    fn outflow(&mut self, life: u64, broker: &str) -> Option<&mut Outflow> {
+        let outflows = if life == self.life { Some(&mut self.outflows) } else { self.late.get_mut(&life) };
+        outflows.and_then(|outflows| outflows.get_mut(broker))
+    }
+
+    /// Hands over what may go; what may not goes back.
+    fn hand_over(&mut self) {
+        let now = clock::now();
+        let Some(owned) = &self.owned else { return };
+        for (broker, outflow) in &mut self.outflows {
+            outflow.refresh();
+            let open = !owned.giving && !self.draining && outflow.open(&owned.lease, now);
+            while let Some(publishing) = outflow.hand_over(&mut self.routing, now, open, self.life) {
+                self.publishing.push(publishing);
+            }
+            if let Some(bytes) = outflow.reserve.asks_for_bytes() {
+                let (outlet, broker, life) = (outflow.outlet.clone(), broker.clone(), self.life);
+                self.waking
+                    .push(async move { Wake::Bytes(broker, life, outlet.bound.bytes(bytes).await) }.boxed());
+            }
+        }
+    }
+
+    /// Takes in every report that is there.
+    fn collect(&mut self) {
+        while let Some(Some(returned)) = self.publishing.next().now_or_never() {
+            self.returned(returned);
+        }
+        while let Some(Some(wake)) = self.waking.next().now_or_never() {
+            self.woken(wake);
+        }
+    }
+
+    fn returned(&mut self, returned: Returned) {
+        let tenant = self.settings.tenant.name.clone();
+        let (life, broker, now) = (returned.life, returned.broker.clone(), clock::now());
+        if let Some(outflow) = self.outflow(life, &broker) {
+            outflow.returned(&tenant, returned, now);
+        }
+    }
+
+    fn woken(&mut self, wake: Wake) {
+        match wake {
+            Wake::Event(broker, life, permit) => {
+                if let Some(outflow) = self.outflow(life, &broker) {
+                    outflow.reserve.waits_for_event = false;
+                    outflow.reserve.event = Some(permit);
+                }
+            }
+            Wake::Bytes(broker, life, permit) => {
+                if let Some(outflow) = self.outflow(life, &broker) {
+                    outflow.reserve.got_bytes(permit);
+                }
+            }
+            Wake::Link(broker) => {
+                if let Some(outlet) = self.settings.outlets.get(&broker) {
+                    self.waking.push(link_change(broker, outlet.watch()));
+                }
+            }
+        }
+    }
+
+    /// Waits until there may be something to do.
+    async fn wait(&mut self, signals: &Signals) {
+        let now = clock::now();
+        let pause = self.wakes_at(now).since(now);
+        let draining = signals.is_draining();
+        let deadline = signals.deadline();
+        tokio::select! {
+            Some(returned) = self.publishing.next(), if !self.publishing.is_empty() => self.returned(returned),
+            Some(wake) = self.waking.next(), if !self.waking.is_empty() => self.woken(wake),
+            () = tokio::time::sleep(pause) => {}
+            () = signals.draining(), if !draining => {}
+            () = sleep_until(deadline), if deadline.is_some() => {}
+        }
+    }
+
+    /// When something is due without a word from outside.
+    fn wakes_at(&self, now: Moment) -> Moment {
+        if now < self.retry_at {
+            return self.retry_at;
+        }
+        let Some(owned) = &self.owned else {
+            let look = if self.draining {
+                now.after(HEARTBEAT)
+            } else {
+                self.seeking.look_at.min(self.heartbeat_at)
+            };
+            return self.settling.next_at().map_or(look, |settle| look.min(settle));
+        };
+        let mut at = owned.lease.renew_at();
+        if !self.draining {
+            at = at.min(self.heartbeat_at);
+        }
+        if !owned.giving {
+            at = at.min(owned.sweep_at).min(self.pacing.next());
+            for outflow in self.outflows.values().filter(|outflow| outflow.open(&owned.lease, now)) {
+                // What could be claimed now waits for a permit, a settle or a claim in flight, which wake by themselves.
+                at =
+                    outflow.flow.wakes_at(now).filter(|wakes| *wakes > now).map_or(at, |wakes| at.min(wakes));
+            }
+        }
+        self.settling.next_at().map_or(at, |settle| at.min(settle))
+    }
+
+    /// The end: what can't be finished is left to the next owner, and the others are told.
+    async fn leave(&mut self) {
+        if let Some(owned) = &self.owned {
+            let rest = self
+                .outflows
+                .values()
+                .map(|outflow| outflow.outlet.publish_deadline)
+                .max()
+                .unwrap_or_default();
+            // Lost replies don't matter any more: the lease ends all the same.
+            let _ = self.store.give(self.lane, owned.owner, rest).await;
+        }
+        let _ = self.store.depart(&self.settings.replica).await;
+        self.store.disconnect().await;
+    }
+}
+
+fn outflows(settings: &ClaimerSettings) -> Outflows {
+    let delivery = &settings.tenant.delivery;
+    let number = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
+    let flow = FlowSettings {
+        limits: Limits {
+            max_refusals: delivery.max_refusals,
+            max_unknown: delivery.max_unknown,
+            backoff: delivery.backoff,
+        },
+        claims_in_flight: number(delivery.claims_in_flight),
+        batch_events: number(delivery.batch_events),
+        order_horizon: delivery.order_horizon,
+    };
+    let used: BTreeSet<&Arc<str>> = settings.tenant.routes.iter().map(|route| &route.broker).collect();
+    settings
+        .outlets
+        .iter()
+        .filter(|(name, _)| used.contains(name))
+        .map(|(name, outlet)| (name.clone(), Outflow::new(outlet.clone(), flow)))
+        .collect()
+}
+
+fn row(row: store::Row) -> Row {
+    match row {
+        store::Row::Event(event) => Row::Event(event),
+        store::Row::Blocked { seq, topic } => Row::Blocked { seq, topic },
+    }
+}
+
+fn other(on_dead: OnDead) -> OnDead {
+    match on_dead {
+        OnDead::Block => OnDead::Skip,
+        OnDead::Skip => OnDead::Block,
+    }
+}
+
+fn link_change(
+    broker: Arc<str>,
+    mut state: tokio::sync::watch::Receiver<crate::actors::outlet::LinkState>,
+) -> BoxFuture<'static, Wake> {
+    async move {
+        if state.changed().await.is_err() {
+            // The outlet lives as long as the claimer: this does not happen, and would spin if it ended.
+            std::future::pending::<()>().await;
+        }
+        Wake::Link(broker)
+    }
+    .boxed()
+}
+
+async fn sleep_until(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,101 @@
+//! `outrider run`: the assembly, in order. Port, metrics, actors; then it waits for a signal and for the end.
+
+use std::process;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, System};
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+
+use crate::actors::board::Board;
+use crate::actors::exit::Exit;
+use crate::actors::signals::Signals;
+use crate::actors::supervisor::Supervisor;
+use crate::api::{self, AdminError};
+use crate::config::Config;
+use crate::telemetry;
+
+/// How much longer than the grace period the process waits for its actors before it ends without them.
+const OVERDUE: Duration = Duration::from_secs(2);
+
+/// Threads for I/O on a machine of any size: one that encodes must not keep another from renewing a lease.
+const LEAST_THREADS: usize = 2;
+
+/// The daemon could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("start the I/O threads: {0}")]
+    Runtime(#[source] std::io::Error),
+    #[error("install the metrics: {0}")]
+    Metrics(#[source] metrics_exporter_prometheus::BuildError),
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+    #[error("listen for signals: {0}")]
+    Signals(#[source] std::io::Error),
+}
+
+/// Runs until SIGTERM or SIGINT, then drains within `shutdown.grace`. A second signal ends the process at once, with
+/// `at_once` as its exit code. Returns how the drain went.
+///
+/// # Errors
+/// The daemon could not start; nothing was claimed.
+pub fn run(config: Config, at_once: i32) -> Result<Exit, RunError> {
+    let threads =
+        std::thread::available_parallelism().map_or(LEAST_THREADS, |cores| cores.get().max(LEAST_THREADS));
+    let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    // Shared: sockets and timers belong to these threads and outlive any actor.
+    let runtime: Arc<Runtime> = Arc::new(runtime.map_err(RunError::Runtime)?);
+    // Another part of the process may have chosen one before; any will do.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    System::with_tokio_rt(|| runtime.clone()).block_on(daemon(config, at_once))
+}
+
+async fn daemon(config: Config, at_once: i32) -> Result<Exit, RunError> {
+    let recorder = telemetry::metrics::install().map_err(RunError::Metrics)?;
+    let listener = api::bind(config.admin.listen).await?;
+    announce(&config, &listener);
+    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signals)?;
+
+    let grace = config.shutdown.grace;
+    let board = Board::new();
+    let admin = tokio::spawn(api::serve(listener, board.clone(), recorder));
+    let signals = Signals::new();
+    let (done, mut ended) = oneshot::channel();
+    // Held for the supervisor's life.
+    let _supervisor = Supervisor::new(Arc::new(config), board, signals.clone(), done).start();
+
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    info!(?grace, "draining; a second signal ends at once");
+    signals.drain(grace);
+    let exit = tokio::select! {
+        ended = &mut ended => ended.unwrap_or(Exit::Panicked),
+        () = tokio::time::sleep(grace + OVERDUE) => Exit::CutShort,
+        _ = terminate.recv() => process::exit(at_once),
+        _ = interrupt.recv() => process::exit(at_once),
+    };
+    admin.abort();
+    match exit {
+        Exit::Drained => info!("drained"),
+        Exit::CutShort => {
+            warn!("not everything was finished within the grace period; leases give back the rest")
+        }
+        Exit::Panicked => warn!("an actor panicked while it drained; leases give back what it held"),
+    }
+    Ok(exit)
+}
+
+fn announce(config: &Config, listener: &TcpListener) {
+    let admin =
+        listener.local_addr().map_or_else(|_| config.admin.listen.to_string(), |address| address.to_string());
+    let (tenants, brokers) = (config.tenants.len(), config.brokers.len());
+    let (version, replica) = (env!("CARGO_PKG_VERSION"), &config.replica.name);
+    info!(version, replica, tenants, brokers, admin, "outrider starts");
+}

@@ -1,0 +1,22 @@
+//! The process's log: `tracing` to standard error, as text or JSON lines.
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
+
+use crate::config::{Log, LogFormat};
+
+/// Always part of the filter: this client logs returned messages with their bodies, and a payload must never be
+/// in a log.
+const NEVER: &str = "lapin::returned_messages=off";
+
+/// Installs the log. Once per process.
+pub fn init(log: &Log) -> Result<(), ParseError> {
+    let filter = EnvFilter::try_new(&log.filter)?.add_directive(NEVER.parse()?);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second installation is a second call in one process (tests): the first one stays.
+    let _ = match log.format {
+        LogFormat::Text => builder.with_ansi(false).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+    Ok(())
+}
