@@ -22,6 +22,8 @@ pub(super) struct Claim {
     pub(super) sent: Vec<i64>,
     /// Ended otherwise and not handed to a settle yet.
     pub(super) failed: Vec<Failure>,
+    /// The last settle of it was taken.
+    pub(super) settling: bool,
 }
 
 /// One event that ended without being sent.
@@ -54,7 +56,17 @@ pub(super) enum SlotState {
 impl Claim {
     pub(super) fn new(no: ClaimNo, token: Uuid, path: Path, on_dead: OnDead, events: Vec<Event>) -> Self {
         let slots: Vec<Slot> = events.into_iter().map(Slot::new).collect();
-        Claim { no, token, path, on_dead, open: slots.len(), slots, sent: Vec::new(), failed: Vec::new() }
+        Claim {
+            no,
+            token,
+            path,
+            on_dead,
+            open: slots.len(),
+            slots,
+            sent: Vec::new(),
+            failed: Vec::new(),
+            settling: false,
+        }
     }
 
     /// Every event has its end.

@@ -255,7 +255,7 @@ impl Flow {
     }
 
     /// The answer to a claim. `asked` is when it was sent.
-    pub fn claimed(&mut self, plan: ClaimPlan, answer: ClaimAnswer, asked: Moment) {
+    pub fn claimed(&mut self, plan: ClaimPlan, answer: ClaimAnswer, asked: Moment, _now: Moment) {
         let mut found: HashMap<Arc<str>, (usize, i64)> = HashMap::new();
         let mut events = Vec::with_capacity(answer.rows.len());
         for row in answer.rows {
@@ -446,14 +446,16 @@ impl Flow {
         }
     }
 
-    /// What has to be written back now: all of the complete claims, and of the others what failed.
+    /// What has to be written back now: all of the complete claims, and of the others what failed. Each end is
+    /// handed out once: a settle whose reply is lost has to be sent again as it is.
     pub fn next_settle(&mut self) -> Option<Settle> {
         let mut settle = Settle::default();
-        for claim in &mut self.claims {
+        for claim in self.claims.iter_mut().filter(|claim| !claim.settling) {
             let complete = claim.complete();
             if !complete && !claim.holds_back() {
                 continue;
             }
+            claim.settling = complete;
             let ended = claim.sent.len() + claim.failed.len();
             if ended > 0 {
                 settle.ended.push((claim.token, ended));
