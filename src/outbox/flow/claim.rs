@@ -24,6 +24,9 @@ pub(super) struct Claim {
     pub(super) failed: Vec<Failure>,
     /// The last settle of it was taken.
     pub(super) settling: bool,
+    /// Events of it were given up without an end. Its row stays until the lane's next owner reclaims it: removed
+    /// here, they would be new again at once, also those behind whose back a later one of their key was parked.
+    pub(super) abandoned: bool,
 }
 
 /// One event that ended without being sent.
@@ -66,6 +69,7 @@ impl Claim {
             sent: Vec::new(),
             failed: Vec::new(),
             settling: false,
+            abandoned: false,
         }
     }
 

@@ -122,6 +122,8 @@ pub struct Settle {
     /// Claims of which nothing is left after the sent ones.
     pub done: Vec<Uuid>,
     pub failed: Vec<SettleFailed>,
+    /// Claims that the flow can forget once this is settled.
+    finished: Vec<Uuid>,
     /// Topics of the sent events: followers may have been unparked.
     topics: Vec<Arc<str>>,
     /// Events that this settle ends, by claim; so many permits come back.
@@ -469,21 +471,21 @@ impl Flow {
             if !claim.failed.is_empty() {
                 let failures = std::mem::take(&mut claim.failed);
                 let on_dead = claim.on_dead;
-                settle.failed.push(SettleFailed { token: claim.token, failures, last: complete, on_dead });
-            } else if complete {
+                let last = complete && !claim.abandoned;
+                settle.failed.push(SettleFailed { token: claim.token, failures, last, on_dead });
+            } else if complete && !claim.abandoned {
                 settle.done.push(claim.token);
             }
+            if complete {
+                settle.finished.push(claim.token);
+            }
         }
-        let something = !settle.sent.is_empty() || !settle.done.is_empty() || !settle.failed.is_empty();
-        something.then_some(settle)
+        (!settle.ended.is_empty()).then_some(settle)
     }
 
     /// A settle is in the database. `promoted` says that it unparked followers.
     pub fn settled(&mut self, settle: &Settle, promoted: bool, now: Moment) {
-        let gone = |token: &Uuid| {
-            settle.done.contains(token) || settle.failed.iter().any(|f| f.last && f.token == *token)
-        };
-        self.claims.retain(|claim| !gone(&claim.token));
+        self.claims.retain(|claim| !settle.finished.contains(&claim.token));
         let oldest = self.claims.front().map_or(ClaimNo::MAX, |claim| claim.no);
         self.failed.retain(|_, (no, _)| *no >= oldest);
         if promoted {
@@ -515,9 +517,11 @@ impl Flow {
                 if let SlotState::Waiting(_) = slot.state {
                     slot.state = SlotState::Ended;
                     claim.open -= 1;
+                    claim.abandoned = true;
                 }
             }
         }
+        self.topics.clear();
         self.claims.retain(|claim| !claim.complete() || !claim.sent.is_empty() || !claim.failed.is_empty());
     }
 
