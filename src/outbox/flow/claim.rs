@@ -78,9 +78,10 @@ impl Claim {
         self.open == 0
     }
 
-    /// A failure that the next claim has to find in the database, or it could pass a follower.
-    pub(super) fn holds_back(&self) -> bool {
-        self.failed.iter().any(|failure| failure.verdict.holds_back())
+    /// An end that the next claim has to find in the database. Of a failure it would let a follower pass; a
+    /// blocked event that is parked only after its head was tried again and sent has nobody to wake it.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.failed.iter().any(|failure| failure.verdict != Verdict::Released)
     }
 }
 

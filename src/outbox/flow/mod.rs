@@ -150,8 +150,9 @@ pub struct Flow {
     /// Unsettled claims, oldest first.
     claims: VecDeque<Claim>,
     last_no: ClaimNo,
-    /// Keys that failed: later events of claims up to the number stay back, for their claim could not see it.
-    failed: HashMap<TopicKey, (ClaimNo, i64)>,
+    /// Keys of which an event failed since the last claim was planned, and its `seq`: what that claim brings of
+    /// a later one stays back, for the statement could not see it.
+    failed: HashMap<TopicKey, i64>,
     /// Unended events of each key, in hand-over order; only the first may be in flight.
     gates: HashMap<TopicKey, VecDeque<Ticket>>,
     /// Events that wait for nothing but the next group.
@@ -226,13 +227,14 @@ impl Flow {
             .collect();
         self.turn = self.turn.wrapping_add(1) % count.max(1);
         self.last_no += 1;
+        self.failed.clear();
         Some(ClaimPlan { no: self.last_no, path, on_dead: on_dead?, topics })
     }
 
     /// Whether [`Flow::begin_claim`] would plan something, given permits.
     pub fn wants_claim(&self, now: Moment) -> bool {
         self.claims.len() < self.settings.claims_in_flight
-            && !self.claims.iter().any(Claim::holds_back)
+            && !self.claims.iter().any(Claim::is_urgent)
             && (self.claimable(Path::Due, now).next().is_some()
                 || self.claimable(Path::Ready, now).next().is_some())
     }
@@ -257,7 +259,7 @@ impl Flow {
     }
 
     /// The answer to a claim. `asked` is when it was sent.
-    pub fn claimed(&mut self, plan: ClaimPlan, answer: ClaimAnswer, asked: Moment, _now: Moment) {
+    pub fn claimed(&mut self, plan: ClaimPlan, answer: ClaimAnswer, asked: Moment, now: Moment) {
         let mut found: HashMap<Arc<str>, (usize, i64)> = HashMap::new();
         let mut events = Vec::with_capacity(answer.rows.len());
         for row in answer.rows {
@@ -285,10 +287,14 @@ impl Flow {
         }
         events.sort_by_key(|event| event.seq);
         let claim = Claim::new(plan.no, answer.token, plan.path, plan.on_dead, events);
+        let mut blocked = Vec::new();
         for (index, slot) in claim.slots.iter().enumerate() {
             let ticket = Ticket { no: claim.no, index };
             match slot.topic_key() {
                 None => self.eligible.push_back(ticket),
+                Some(key) if self.failed.get(&key).is_some_and(|failed| slot.seq > *failed) => {
+                    blocked.push(ticket);
+                }
                 Some(key) => {
                     let gate = self.gates.entry(key).or_default();
                     gate.push_back(ticket);
@@ -299,6 +305,9 @@ impl Flow {
             }
         }
         self.claims.push_back(claim);
+        for ticket in blocked {
+            self.end(ticket, Verdict::Blocked, now);
+        }
     }
 
     /// Takes up to `most` events to hand over together. With `open` false (breaker open, lease too short, drain)
@@ -350,13 +359,6 @@ impl Flow {
     /// The first rule that keeps an event from being handed over.
     fn kept_back(&self, ticket: Ticket, open: bool) -> Option<Verdict> {
         let slot = self.slot(ticket)?;
-        if let Some(key) = slot.topic_key()
-            && let Some((no, seq)) = self.failed.get(&key)
-            && ticket.no <= *no
-            && slot.seq > *seq
-        {
-            return Some(Verdict::Blocked);
-        }
         let flushed =
             self.topics.get(&slot.topic).and_then(|topic| topic.flush).is_some_and(|no| ticket.no <= no);
         (flushed || !open).then_some(Verdict::Released)
@@ -371,18 +373,32 @@ impl Flow {
         Some((slot.past, convicted))
     }
 
-    /// An event has its end.
+    /// An event has its end. Later ones of its key that it holds back have theirs with it, so that they are written
+    /// back together and nobody can be parked behind a head that has left meanwhile.
     pub fn resolve(&mut self, ticket: Ticket, verdict: Verdict, now: Moment) {
-        let last_no = self.last_no;
-        let Some(claim) = self.claims.iter_mut().find(|claim| claim.no == ticket.no) else { return };
-        let Some(slot) = claim.slots.get_mut(ticket.index) else { return };
+        let Some(claim) = self.claims.iter().find(|claim| claim.no == ticket.no) else { return };
+        let Some(slot) = claim.slots.get(ticket.index) else { return };
+        let (seq, key) = (slot.seq, slot.topic_key());
+        let skipped = matches!(verdict, Verdict::Dead { .. }) && claim.on_dead == OnDead::Skip;
+        let failed = verdict.holds_back() && !skipped;
+        if self.end(ticket, verdict, now)
+            && let Some(key) = key
+        {
+            self.open_gate(key, ticket, failed.then_some(seq), now);
+        }
+    }
+
+    /// Records an end. False if there was one before.
+    fn end(&mut self, ticket: Ticket, verdict: Verdict, now: Moment) -> bool {
+        let Some(claim) = self.claims.iter_mut().find(|claim| claim.no == ticket.no) else { return false };
+        let Some(slot) = claim.slots.get_mut(ticket.index) else { return false };
         match std::mem::replace(&mut slot.state, SlotState::Ended) {
-            SlotState::Ended => return,
+            SlotState::Ended => return false,
             SlotState::InFlight => self.in_flight -= 1,
             SlotState::Waiting(_) => {}
         }
         claim.open -= 1;
-        let (seq, topic, key) = (slot.seq, slot.topic.clone(), slot.topic_key());
+        let (seq, topic, key) = (slot.seq, slot.topic.clone(), slot.key.clone());
         if self.alone == Some(ticket) {
             self.alone = None;
             if matches!(verdict, Verdict::Unknown { .. }) {
@@ -395,7 +411,7 @@ impl Flow {
             match (&verdict, claim.path) {
                 (Verdict::Sent, _) => state.confirmed(now),
                 (Verdict::Released, path) => {
-                    state.flush = Some(last_no);
+                    state.flush = Some(self.last_no);
                     match path {
                         Path::Ready => state.came_back(seq),
                         Path::Due => state.due_in(now),
@@ -404,40 +420,29 @@ impl Flow {
                 _ => {}
             }
         }
-        let skipped = matches!(verdict, Verdict::Dead { .. }) && claim.on_dead == OnDead::Skip;
-        if let Some(key) = &key
-            && verdict.holds_back()
-            && !skipped
-        {
-            let entry = self.failed.entry(key.clone()).or_insert((last_no, seq));
-            *entry = (last_no, entry.1.min(seq));
-        }
         match verdict {
             Verdict::Sent => claim.sent.push(seq),
-            verdict => {
-                claim.failed.push(Failure {
-                    seq,
-                    topic,
-                    key: key.as_ref().map(|(_, key)| key.clone()),
-                    verdict,
-                });
-            }
+            verdict => claim.failed.push(Failure { seq, topic, key, verdict }),
         }
-        if let Some(key) = key {
-            self.open_gate(key, ticket);
-        }
+        true
     }
 
-    /// The next event of a key may go.
-    fn open_gate(&mut self, key: TopicKey, ticket: Ticket) {
-        let Some(gate) = self.gates.get_mut(&key) else { return };
-        debug_assert_eq!(gate.front(), Some(&ticket), "only the first of a key is let go");
-        gate.pop_front();
-        match gate.front() {
-            Some(next) => self.eligible.push_back(*next),
-            None => {
-                self.gates.remove(&key);
-            }
+    /// The first event of a key has its end: the next may go, or, if it `failed`, every later one stays back.
+    fn open_gate(&mut self, key: TopicKey, ticket: Ticket, failed: Option<i64>, now: Moment) {
+        let mut gate = self.gates.remove(&key).unwrap_or_default();
+        let first = gate.pop_front();
+        debug_assert!(first.is_none_or(|first| first == ticket), "only the first of a key is let go");
+        if let Some(failed) = failed {
+            let lowest = self.failed.entry(key.clone()).or_insert(failed);
+            *lowest = failed.min(*lowest);
+            gate.retain(|later| {
+                let held_back = self.slot(*later).is_some_and(|slot| slot.seq > failed);
+                !(held_back && self.end(*later, Verdict::Blocked, now))
+            });
+        }
+        if let Some(next) = gate.front() {
+            self.eligible.push_back(*next);
+            self.gates.insert(key, gate);
         }
     }
 
@@ -454,7 +459,7 @@ impl Flow {
         let mut settle = Settle::default();
         for claim in self.claims.iter_mut().filter(|claim| !claim.settling) {
             let complete = claim.complete();
-            if !complete && !claim.holds_back() {
+            if !complete && !claim.is_urgent() {
                 continue;
             }
             claim.settling = complete;
@@ -486,8 +491,6 @@ impl Flow {
     /// A settle is in the database. `promoted` says that it unparked followers.
     pub fn settled(&mut self, settle: &Settle, promoted: bool, now: Moment) {
         self.claims.retain(|claim| !settle.finished.contains(&claim.token));
-        let oldest = self.claims.front().map_or(ClaimNo::MAX, |claim| claim.no);
-        self.failed.retain(|_, (no, _)| *no >= oldest);
         if promoted {
             for topic in &settle.topics {
                 if let Some(topic) = self.topics.get_mut(topic) {
