@@ -409,7 +409,7 @@ impl Cycle {
         self.busy |= !rows.is_empty();
         let ready = plan.path == Path::Ready;
         let answer = ClaimAnswer { token, xmin: ready.then_some(claimed.xmin), xid: claimed.xid, rows };
-        outflow.claimed(plan, answer, asked, permit);
+        outflow.claimed(plan, answer, asked, clock::now(), permit);
         Ok(true)
     }
 

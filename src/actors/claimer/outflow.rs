@@ -128,6 +128,7 @@ impl Outflow {
         plan: ClaimPlan,
         answer: ClaimAnswer,
         asked: Moment,
+        now: Moment,
         mut permit: Permit,
     ) {
         let sizes = answer.rows.iter().filter_map(|row| match row {
@@ -143,7 +144,7 @@ impl Outflow {
                 self.permits.insert(answer.token, held);
             }
         }
-        self.flow.claimed(plan, answer, asked);
+        self.flow.claimed(plan, answer, asked, now);
     }
 
     /// Whether an event may be handed over now.

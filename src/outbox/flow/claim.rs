@@ -21,6 +21,11 @@ pub(super) struct Claim {
     pub(super) sent: Vec<i64>,
     /// Ended otherwise and not handed to a settle yet.
     pub(super) failed: Vec<Failure>,
+    /// The last settle of it was taken.
+    pub(super) settling: bool,
+    /// Events of it were given up without an end. Its row stays until the lane's next owner reclaims it: removed
+    /// here, they would be new again at once, also those behind whose back a later one of their key was parked.
+    pub(super) abandoned: bool,
 }
 
 /// One event that ended without being sent.
@@ -55,7 +60,17 @@ pub(super) enum SlotState {
 impl Claim {
     pub(super) fn new(no: ClaimNo, token: Uuid, path: Path, events: Vec<Event>) -> Self {
         let slots: Vec<Slot> = events.into_iter().map(Slot::new).collect();
-        Claim { no, token, path, open: slots.len(), slots, sent: Vec::new(), failed: Vec::new() }
+        Claim {
+            no,
+            token,
+            path,
+            open: slots.len(),
+            slots,
+            sent: Vec::new(),
+            failed: Vec::new(),
+            settling: false,
+            abandoned: false,
+        }
     }
 
     /// Every event has its end.
@@ -63,9 +78,10 @@ impl Claim {
         self.open == 0
     }
 
-    /// A failure that the next claim has to find in the database, or it could pass a follower.
-    pub(super) fn holds_back(&self) -> bool {
-        self.failed.iter().any(|failure| failure.verdict.holds_back())
+    /// An end that the next claim has to find in the database. Of a failure it would let a follower pass; a
+    /// blocked event that is parked only after its head was tried again and sent has nobody to wake it.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.failed.iter().any(|failure| failure.verdict != Verdict::Released)
     }
 }
 

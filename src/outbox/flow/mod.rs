@@ -122,6 +122,8 @@ pub struct Settle {
     /// Claims of which nothing is left after the sent ones.
     pub done: Vec<Uuid>,
     pub failed: Vec<SettleFailed>,
+    /// Claims that the flow can forget once this is settled.
+    finished: Vec<Uuid>,
     /// Topics of the sent events: followers may have been unparked.
     topics: Vec<Arc<str>>,
     /// Events that this settle ends, by claim; so many permits come back.
@@ -147,8 +149,9 @@ pub struct Flow {
     /// Unsettled claims, oldest first.
     claims: VecDeque<Claim>,
     last_no: ClaimNo,
-    /// Keys that failed: later events of claims up to the number stay back, for their claim could not see it.
-    failed: HashMap<TopicKey, (ClaimNo, i64)>,
+    /// Keys of which an event failed since the last claim was planned, and its `seq`: what that claim brings of
+    /// a later one stays back, for the statement could not see it.
+    failed: HashMap<TopicKey, i64>,
     /// Unended events of each key, in hand-over order; only the first may be in flight.
     gates: HashMap<TopicKey, VecDeque<Ticket>>,
     /// Events that wait for nothing but the next group.
@@ -198,20 +201,12 @@ impl Flow {
         let path = if self.claimable(Path::Due, now).next().is_some() { Path::Due } else { Path::Ready };
         let count = self.topics.len();
         let names: Vec<&Arc<str>> = self.topics.keys().collect();
-        let rotated = (0..count).map(|i| names[(self.turn + i) % count]);
-        let mut on_dead = None;
-        let mut chosen = Vec::new();
-        for name in rotated {
-            let topic = &self.topics[name];
-            if !self.is_claimable(topic, path, now) || *on_dead.get_or_insert(topic.on_dead) != topic.on_dead
-            {
-                continue;
-            }
-            chosen.push((name.clone(), topic));
-            if chosen.len() == budget {
-                break;
-            }
-        }
+        let chosen: Vec<(&Arc<str>, &Topic)> = (0..count)
+            .map(|i| names[(self.turn + i) % count])
+            .map(|name| (name, &self.topics[name]))
+            .filter(|(_, topic)| self.is_claimable(topic, path, now))
+            .take(budget)
+            .collect();
         let each = budget / chosen.len().max(1);
         let topics: Vec<TopicLimit> = chosen
             .into_iter()
@@ -224,13 +219,14 @@ impl Flow {
             .collect();
         self.turn = self.turn.wrapping_add(1) % count.max(1);
         self.last_no += 1;
+        self.failed.clear();
         Some(ClaimPlan { no: self.last_no, path, topics })
     }
 
     /// Whether [`Flow::begin_claim`] would plan something, given permits.
     pub fn wants_claim(&self, now: Moment) -> bool {
         self.claims.len() < self.settings.claims_in_flight
-            && !self.claims.iter().any(Claim::holds_back)
+            && !self.claims.iter().any(Claim::is_urgent)
             && (self.claimable(Path::Due, now).next().is_some()
                 || self.claimable(Path::Ready, now).next().is_some())
     }
@@ -255,7 +251,7 @@ impl Flow {
     }
 
     /// The answer to a claim. `asked` is when it was sent.
-    pub fn claimed(&mut self, plan: ClaimPlan, answer: ClaimAnswer, asked: Moment) {
+    pub fn claimed(&mut self, plan: ClaimPlan, answer: ClaimAnswer, asked: Moment, now: Moment) {
         let mut found: HashMap<Arc<str>, (usize, i64)> = HashMap::new();
         let mut events = Vec::with_capacity(answer.rows.len());
         for row in answer.rows {
@@ -283,10 +279,14 @@ impl Flow {
         }
         events.sort_by_key(|event| event.seq);
         let claim = Claim::new(plan.no, answer.token, plan.path, events);
+        let mut blocked = Vec::new();
         for (index, slot) in claim.slots.iter().enumerate() {
             let ticket = Ticket { no: claim.no, index };
             match slot.topic_key() {
                 None => self.eligible.push_back(ticket),
+                Some(key) if self.failed.get(&key).is_some_and(|failed| slot.seq > *failed) => {
+                    blocked.push(ticket);
+                }
                 Some(key) => {
                     let gate = self.gates.entry(key).or_default();
                     gate.push_back(ticket);
@@ -297,6 +297,9 @@ impl Flow {
             }
         }
         self.claims.push_back(claim);
+        for ticket in blocked {
+            self.end(ticket, Verdict::Blocked, now);
+        }
     }
 
     /// Takes up to `most` events to hand over together. With `open` false (breaker open, lease too short, drain)
@@ -356,13 +359,6 @@ impl Flow {
     /// The first rule that keeps an event from being handed over.
     fn kept_back(&self, ticket: Ticket, open: bool) -> Option<Verdict> {
         let slot = self.slot(ticket)?;
-        if let Some(key) = slot.topic_key()
-            && let Some((no, seq)) = self.failed.get(&key)
-            && ticket.no <= *no
-            && slot.seq > *seq
-        {
-            return Some(Verdict::Blocked);
-        }
         let flushed =
             self.topics.get(&slot.topic).and_then(|topic| topic.flush).is_some_and(|no| ticket.no <= no);
         (flushed || !open).then_some(Verdict::Released)
@@ -382,18 +378,32 @@ impl Flow {
         Some((slot.past, convicted))
     }
 
-    /// An event has its end.
+    /// An event has its end. Later ones of its key that it holds back have theirs with it, so that they are written
+    /// back together and nobody can be parked behind a head that has left meanwhile.
     pub fn resolve(&mut self, ticket: Ticket, verdict: Verdict, now: Moment) {
-        let last_no = self.last_no;
-        let Some(claim) = self.claims.iter_mut().find(|claim| claim.no == ticket.no) else { return };
-        let Some(slot) = claim.slots.get_mut(ticket.index) else { return };
+        let Some(claim) = self.claims.iter().find(|claim| claim.no == ticket.no) else { return };
+        let Some(slot) = claim.slots.get(ticket.index) else { return };
+        let (seq, key) = (slot.seq, slot.topic_key());
+        let failed = verdict.holds_back() && !skips(&self.topics, &slot.topic, &verdict);
+        if self.end(ticket, verdict, now)
+            && let Some(key) = key
+        {
+            self.open_gate(key, ticket, failed.then_some(seq), now);
+        }
+    }
+
+    /// Records an end. False if there was one before.
+    fn end(&mut self, ticket: Ticket, verdict: Verdict, now: Moment) -> bool {
+        let Some(claim) = self.claims.iter_mut().find(|claim| claim.no == ticket.no) else { return false };
+        let Some(slot) = claim.slots.get_mut(ticket.index) else { return false };
         match std::mem::replace(&mut slot.state, SlotState::Ended) {
-            SlotState::Ended => return,
+            SlotState::Ended => return false,
             SlotState::InFlight => self.in_flight -= 1,
             SlotState::Waiting(_) => {}
         }
         claim.open -= 1;
-        let (seq, topic, key) = (slot.seq, slot.topic.clone(), slot.topic_key());
+        let (seq, topic, key) = (slot.seq, slot.topic.clone(), slot.key.clone());
+        let skipped = skips(&self.topics, &topic, &verdict);
         if self.alone == Some(ticket) {
             self.alone = None;
             if matches!(verdict, Verdict::Unknown { .. }) {
@@ -406,7 +416,7 @@ impl Flow {
             match (&verdict, claim.path) {
                 (Verdict::Sent, _) => state.confirmed(now),
                 (Verdict::Released, path) => {
-                    state.flush = Some(last_no);
+                    state.flush = Some(self.last_no);
                     match path {
                         Path::Ready => state.came_back(seq),
                         Path::Due => state.due_in(now),
@@ -415,37 +425,29 @@ impl Flow {
                 _ => {}
             }
         }
-        let on_dead = self.topics.get(&topic).map_or(OnDead::Block, |state| state.on_dead);
-        let skipped = matches!(verdict, Verdict::Dead { .. }) && on_dead == OnDead::Skip;
-        if let Some(key) = &key
-            && verdict.holds_back()
-            && !skipped
-        {
-            let entry = self.failed.entry(key.clone()).or_insert((last_no, seq));
-            *entry = (last_no, entry.1.min(seq));
-        }
         match verdict {
             Verdict::Sent => claim.sent.push(seq),
-            verdict => {
-                let key = key.as_ref().map(|(_, key)| key.clone());
-                claim.failed.push(Failure { seq, topic, key, verdict, skipped });
-            }
+            verdict => claim.failed.push(Failure { seq, topic, key, verdict, skipped }),
         }
-        if let Some(key) = key {
-            self.open_gate(key, ticket);
-        }
+        true
     }
 
-    /// The next event of a key may go.
-    fn open_gate(&mut self, key: TopicKey, ticket: Ticket) {
-        let Some(gate) = self.gates.get_mut(&key) else { return };
-        debug_assert_eq!(gate.front(), Some(&ticket), "only the first of a key is let go");
-        gate.pop_front();
-        match gate.front() {
-            Some(next) => self.eligible.push_back(*next),
-            None => {
-                self.gates.remove(&key);
-            }
+    /// The first event of a key has its end: the next may go, or, if it `failed`, every later one stays back.
+    fn open_gate(&mut self, key: TopicKey, ticket: Ticket, failed: Option<i64>, now: Moment) {
+        let mut gate = self.gates.remove(&key).unwrap_or_default();
+        let first = gate.pop_front();
+        debug_assert!(first.is_none_or(|first| first == ticket), "only the first of a key is let go");
+        if let Some(failed) = failed {
+            let lowest = self.failed.entry(key.clone()).or_insert(failed);
+            *lowest = failed.min(*lowest);
+            gate.retain(|later| {
+                let held_back = self.slot(*later).is_some_and(|slot| slot.seq > failed);
+                !(held_back && self.end(*later, Verdict::Blocked, now))
+            });
+        }
+        if let Some(next) = gate.front() {
+            self.eligible.push_back(*next);
+            self.gates.insert(key, gate);
         }
     }
 
@@ -456,14 +458,16 @@ impl Flow {
         }
     }
 
-    /// What has to be written back now: all of the complete claims, and of the others what failed.
+    /// What has to be written back now: all of the complete claims, and of the others what failed. Each end is
+    /// handed out once: a settle whose reply is lost has to be sent again as it is.
     pub fn next_settle(&mut self) -> Option<Settle> {
         let mut settle = Settle::default();
-        for claim in &mut self.claims {
+        for claim in self.claims.iter_mut().filter(|claim| !claim.settling) {
             let complete = claim.complete();
-            if !complete && !claim.holds_back() {
+            if !complete && !claim.is_urgent() {
                 continue;
             }
+            claim.settling = complete;
             let ended = claim.sent.len() + claim.failed.len();
             if ended > 0 {
                 settle.ended.push((claim.token, ended));
@@ -476,23 +480,21 @@ impl Flow {
             settle.sent.append(&mut claim.sent);
             if !claim.failed.is_empty() {
                 let failures = std::mem::take(&mut claim.failed);
-                settle.failed.push(SettleFailed { token: claim.token, failures, last: complete });
-            } else if complete {
+                let last = complete && !claim.abandoned;
+                settle.failed.push(SettleFailed { token: claim.token, failures, last });
+            } else if complete && !claim.abandoned {
                 settle.done.push(claim.token);
             }
+            if complete {
+                settle.finished.push(claim.token);
+            }
         }
-        let something = !settle.sent.is_empty() || !settle.done.is_empty() || !settle.failed.is_empty();
-        something.then_some(settle)
+        (!settle.ended.is_empty()).then_some(settle)
     }
 
     /// A settle is in the database. `promoted` says that it unparked followers.
     pub fn settled(&mut self, settle: &Settle, promoted: bool, now: Moment) {
-        let gone = |token: &Uuid| {
-            settle.done.contains(token) || settle.failed.iter().any(|f| f.last && f.token == *token)
-        };
-        self.claims.retain(|claim| !gone(&claim.token));
-        let oldest = self.claims.front().map_or(ClaimNo::MAX, |claim| claim.no);
-        self.failed.retain(|_, (no, _)| *no >= oldest);
+        self.claims.retain(|claim| !settle.finished.contains(&claim.token));
         if promoted {
             for topic in &settle.topics {
                 if let Some(topic) = self.topics.get_mut(topic) {
@@ -528,8 +530,10 @@ impl Flow {
                 }
             }
             claim.open -= count;
+            claim.abandoned |= count > 0;
             forgotten.push((claim.token, count));
         }
+        self.topics.clear();
         self.claims.retain(|claim| !claim.complete() || !claim.sent.is_empty() || !claim.failed.is_empty());
         forgotten
     }
@@ -579,6 +583,12 @@ impl Flow {
         let claim = self.claims.iter().find(|claim| claim.no == ticket.no)?;
         claim.slots.get(ticket.index)
     }
+}
+
+/// Whether an event is dead and its topic's policy passes it over.
+fn skips(topics: &BTreeMap<Arc<str>, Topic>, topic: &Arc<str>, verdict: &Verdict) -> bool {
+    let policy = topics.get(topic).map_or(OnDead::Block, |state| state.on_dead);
+    matches!(verdict, Verdict::Dead { .. }) && policy == OnDead::Skip
 }
 
 impl Slot {
