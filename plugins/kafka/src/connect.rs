@@ -96,6 +96,7 @@ impl Client {
     ) -> Result<(), ConnectError> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
+            self.examine(health);
             let refusal = health.refusal().or_else(|| health.end());
             if left.is_zero() || refusal.is_some() {
                 let cause = refusal.or_else(|| health.cause());
@@ -151,6 +152,14 @@ impl Client {
     pub(crate) fn take_back(&self) {
         if let Some(producer) = self.producer.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
             producer.purge(everything());
+        }
+    }
+
+    /// Tells `health` of an error that ended this client for good. Does not block.
+    pub(crate) fn examine(&self, health: &Health) {
+        let guard = self.producer.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reason) = guard.as_ref().and_then(|producer| native::fatal_error(producer.client())) {
+            health.died(&reason);
         }
     }
 

@@ -92,15 +92,17 @@ impl Health {
         self.settings.presentable(text)
     }
 
+    /// The client has ended for good.
+    pub(crate) fn died(&self, reason: &str) {
+        let reason = self.presentable(reason);
+        let text = format!("the client cannot go on and is built anew: {reason}");
+        if self.fatal.set(Cause::broker(ErrorClass::ClientFatal, text)).is_ok() {
+            tracing::warn!(client = self.name, reason, "Kafka client has failed and is built anew");
+        }
+    }
+
     fn failed(&self, code: RDKafkaErrorCode, reason: &str) {
         let reason = self.presentable(reason);
-        if code == RDKafkaErrorCode::Fatal {
-            let text = format!("the client cannot go on and is built anew: {reason}");
-            if self.fatal.set(Cause::broker(ErrorClass::ClientFatal, text)).is_ok() {
-                tracing::warn!(client = self.name, reason, "Kafka client has failed and is built anew");
-            }
-            return;
-        }
         let mut trouble = self.lock();
         let class = classify::class(code);
         let text = match (class, trouble.as_ref()) {
