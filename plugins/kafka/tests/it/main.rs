@@ -1,5 +1,6 @@
 //! The Kafka plugin against a real Kafka, and against librdkafka's mock cluster where a fault has to be made.
 
+mod auth;
 mod conformance;
 mod faults;
 mod keys;
