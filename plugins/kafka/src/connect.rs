@@ -209,12 +209,16 @@ fn everything() -> PurgeConfig {
     PurgeConfig::default().queue().inflight().non_blocking()
 }
 
+/// Why connecting failed.
 fn unanswered(cause: Option<Cause>, timeout: Duration) -> Cause {
-    cause.map_or_else(
-        || {
-            let text = format!("no broker of `bootstrap.servers` answered within {timeout:?}");
-            Cause::broker(ErrorClass::Timeout, text)
-        },
-        |cause| classify::unanswered(RDKafkaErrorCode::OperationTimedOut, Some(cause)),
-    )
+    let Some(cause) = cause else {
+        let text = format!("no broker of `bootstrap.servers` answered within {timeout:?}");
+        return Cause::broker(ErrorClass::Timeout, text);
+    };
+    let mut cause = classify::unanswered(RDKafkaErrorCode::OperationTimedOut, Some(cause));
+    // A listener that expects another protocol does not say so, it hangs up.
+    if cause.text.contains("Disconnected") {
+        cause.text.push_str("; is `security.protocol` what the listener expects?");
+    }
+    cause
 }

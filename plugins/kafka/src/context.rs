@@ -84,7 +84,8 @@ impl Health {
 
     /// A broker answered.
     pub(crate) fn recovered(&self) {
-        if self.troubled.swap(false, Ordering::Relaxed)
+        if self.troubled.load(Ordering::Relaxed)
+            && self.troubled.swap(false, Ordering::Relaxed)
             && self.lock().take().is_some_and(|trouble| trouble.announced)
         {
             tracing::info!(client = self.name, "Kafka answers again");
