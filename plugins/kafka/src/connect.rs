@@ -96,6 +96,7 @@ impl Client {
     ) -> Result<(), ConnectError> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
+            self.examine(health);
             let refusal = health.refusal().or_else(|| health.end());
             if left.is_zero() || refusal.is_some() {
                 let cause = refusal.or_else(|| health.cause());
@@ -154,6 +155,14 @@ impl Client {
         }
     }
 
+    /// Tells `health` of an error that ended this client for good. Does not block.
+    pub(crate) fn examine(&self, health: &Health) {
+        let guard = self.producer.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reason) = guard.as_ref().and_then(|producer| native::fatal_error(producer.client())) {
+            health.died(&reason);
+        }
+    }
+
     /// Asks a broker for an answer, on a thread that blocks for up to `timeout`. `None`: the client has ended.
     pub(crate) fn ask(&self, timeout: Duration) -> Option<JoinHandle<Result<(), RDKafkaErrorCode>>> {
         let producer = self.producer()?;
@@ -200,12 +209,16 @@ fn everything() -> PurgeConfig {
     PurgeConfig::default().queue().inflight().non_blocking()
 }
 
+/// Why connecting failed.
 fn unanswered(cause: Option<Cause>, timeout: Duration) -> Cause {
-    cause.map_or_else(
-        || {
-            let text = format!("no broker of `bootstrap.servers` answered within {timeout:?}");
-            Cause::broker(ErrorClass::Timeout, text)
-        },
-        |cause| classify::unanswered(RDKafkaErrorCode::OperationTimedOut, Some(cause)),
-    )
+    let Some(cause) = cause else {
+        let text = format!("no broker of `bootstrap.servers` answered within {timeout:?}");
+        return Cause::broker(ErrorClass::Timeout, text);
+    };
+    let mut cause = classify::unanswered(RDKafkaErrorCode::OperationTimedOut, Some(cause));
+    // A listener that expects another protocol does not say so, it hangs up.
+    if cause.text.contains("Disconnected") {
+        cause.text.push_str("; is `security.protocol` what the listener expects?");
+    }
+    cause
 }

@@ -31,6 +31,8 @@ struct Trouble {
     cause: Cause,
     weight: u8,
     since: Instant,
+    /// Whether people were told, and so want to hear when it is over.
+    announced: bool,
 }
 
 /// The state of a connection, shared by its clients.
@@ -82,8 +84,10 @@ impl Health {
 
     /// A broker answered.
     pub(crate) fn recovered(&self) {
-        if self.troubled.swap(false, Ordering::Relaxed) {
-            *self.lock() = None;
+        if self.troubled.load(Ordering::Relaxed)
+            && self.troubled.swap(false, Ordering::Relaxed)
+            && self.lock().take().is_some_and(|trouble| trouble.announced)
+        {
             tracing::info!(client = self.name, "Kafka answers again");
         }
     }
@@ -92,15 +96,17 @@ impl Health {
         self.settings.presentable(text)
     }
 
+    /// The client has ended for good.
+    pub(crate) fn died(&self, reason: &str) {
+        let reason = self.presentable(reason);
+        let text = format!("the client cannot go on and is built anew: {reason}");
+        if self.fatal.set(Cause::broker(ErrorClass::ClientFatal, text)).is_ok() {
+            tracing::warn!(client = self.name, reason, "Kafka client has failed and is built anew");
+        }
+    }
+
     fn failed(&self, code: RDKafkaErrorCode, reason: &str) {
         let reason = self.presentable(reason);
-        if code == RDKafkaErrorCode::Fatal {
-            let text = format!("the client cannot go on and is built anew: {reason}");
-            if self.fatal.set(Cause::broker(ErrorClass::ClientFatal, text)).is_ok() {
-                tracing::warn!(client = self.name, reason, "Kafka client has failed and is built anew");
-            }
-            return;
-        }
         let mut trouble = self.lock();
         let class = classify::class(code);
         let text = match (class, trouble.as_ref()) {
@@ -111,24 +117,44 @@ impl Health {
             (_, Some(old)) if code == RDKafkaErrorCode::AllBrokersDown => old.cause.text.clone(),
             _ => reason.clone(),
         };
-        let new = Trouble { cause: Cause::broker(class, text), weight: weight(code), since: Instant::now() };
-        let known =
-            trouble.as_ref().is_some_and(|old| old.weight > new.weight && old.since.elapsed() < REASON_LASTS);
-        // Once for each kind of trouble: the client repeats them for every broker and attempt.
-        let news = trouble.as_ref().is_none_or(|old| old.cause.class != class || old.weight < new.weight);
-        if news && !known && new.weight > PASSING {
-            let reason = &new.cause.text;
-            tracing::warn!(client = self.name, class = class.name(), reason, "Kafka is out of reach");
-        } else {
+        let weight = weight(code);
+        if trouble.as_ref().is_some_and(|old| old.weight > weight && old.since.elapsed() < REASON_LASTS) {
             tracing::debug!(
                 client = self.name,
                 class = class.name(),
                 reason,
                 "Kafka client reports an error"
             );
+            return;
         }
-        if !known {
-            *trouble = Some(new);
+        // Once for each kind of trouble: the client repeats them for every broker and attempt.
+        let known = trouble.as_ref().is_some_and(|old| old.announced && old.cause.class == class);
+        if known || weight <= PASSING {
+            tracing::debug!(
+                client = self.name,
+                class = class.name(),
+                reason,
+                "Kafka client reports an error"
+            );
+        } else {
+            tracing::warn!(client = self.name, class = class.name(), reason = text, "Kafka is out of reach");
+        }
+        *trouble = Some(Trouble {
+            cause: Cause::broker(class, text),
+            weight,
+            since: Instant::now(),
+            announced: known || weight > PASSING,
+        });
+        self.troubled.store(true, Ordering::Relaxed);
+    }
+
+    /// A connection ended without an error that would be reported, which may be all there is to go by: a
+    /// listener that expects another `security.protocol` just hangs up.
+    fn disconnected(&self, line: &str) {
+        let mut trouble = self.lock();
+        if trouble.is_none() {
+            let cause = Cause::broker(ErrorClass::Unreachable, line);
+            *trouble = Some(Trouble { cause, weight: 0, since: Instant::now(), announced: false });
             self.troubled.store(true, Ordering::Relaxed);
         }
     }
@@ -201,6 +227,9 @@ impl ClientContext for Context {
             // Also reported through `error`, where repetitions are left out.
             (_, "FAIL" | "ERROR" | "FATAL") => {
                 tracing::debug!(target: "librdkafka", client, facility, "{line}");
+                if facility == "FAIL" {
+                    self.health.disconnected(line.split_once("]: ").map_or(&*line, |(_, line)| line));
+                }
             }
             (
                 RDKafkaLogLevel::Emerg

@@ -9,7 +9,7 @@
 //! | `batch` | one countdown for each batch |
 //! | `publish` | the connection: batches in, outcomes out, before a deadline |
 //! | `classify`, `verdict` | from error codes to outcomes |
-//! | `native` | the two calls that need `unsafe` |
+//! | `native` | the three calls that need `unsafe` |
 //!
 //! # Parameters
 //!

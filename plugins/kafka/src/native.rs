@@ -1,11 +1,14 @@
-//! The two calls of librdkafka that its Rust wrapper does not offer. All of this crate's `unsafe`, and nothing else.
+//! The three calls of librdkafka that its Rust wrapper does not offer. All of this crate's `unsafe`, and nothing else.
 #![allow(unsafe_code)]
 
+use std::ffi::CStr;
+use std::os::raw::c_char;
 use std::ptr;
 use std::time::Duration;
 
 use rdkafka::bindings::{
-    rd_kafka_message_status, rd_kafka_metadata, rd_kafka_metadata_destroy, rd_kafka_msg_status_t,
+    rd_kafka_fatal_error, rd_kafka_message_status, rd_kafka_metadata, rd_kafka_metadata_destroy,
+    rd_kafka_msg_status_t,
 };
 use rdkafka::client::{Client, ClientContext};
 use rdkafka::error::RDKafkaErrorCode;
@@ -42,4 +45,18 @@ pub(crate) fn sign_of_life<C: ClientContext>(
         RDKafkaErrorCode::NoError => Ok(()),
         code => Err(code),
     }
+}
+
+/// What ended this client for good, if anything did. The error callback is told as well, but with the code of
+/// what went wrong and without saying that it is the end.
+pub(crate) fn fatal_error<C: ClientContext>(client: &Client<C>) -> Option<String> {
+    let mut text = [0 as c_char; 512];
+    // SAFETY: the client outlives the call, which writes at most the given length, with a NUL at its end.
+    let error = unsafe { rd_kafka_fatal_error(client.native_ptr(), text.as_mut_ptr(), text.len()) };
+    if RDKafkaErrorCode::from(error) == RDKafkaErrorCode::NoError {
+        return None;
+    }
+    // SAFETY: there was an error, so the text was written.
+    let text = unsafe { CStr::from_ptr(text.as_ptr()) };
+    Some(text.to_string_lossy().into_owned())
 }

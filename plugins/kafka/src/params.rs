@@ -26,7 +26,6 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("queue.buffering.max.kbytes", "1048576"),
     ("socket.keepalive.enable", "true"),
     ("socket.connection.setup.timeout.ms", "10000"),
-    ("log.connection.close", "false"),
 ];
 
 /// Longest pause between two attempts to reach a broker that is down: at librdkafka's own 10 s, an outage
@@ -39,6 +38,9 @@ const LINGER_MAX_MS: f64 = 1000.0;
 
 /// Longest text from librdkafka that is stored or shown, in bytes.
 const TEXT_MAX: usize = 600;
+
+/// Shortest secret that is looked for in texts: a shorter one is part of many words.
+const SECRET_MIN: usize = 4;
 
 /// What a producer is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +133,7 @@ impl Settings {
     pub(crate) fn presentable(&self, text: &str) -> String {
         let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for (name, value) in &self.entries {
-            if names::is_secret(name) && !value.is_empty() {
+            if names::is_secret(name) && value.len() >= SECRET_MIN {
                 text = text.replace(value.as_str(), "***");
             }
         }

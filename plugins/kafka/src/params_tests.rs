@@ -130,7 +130,7 @@ fn sasl_needs_all_of_its_parameters() {
         Err(faults) => faults.into_iter().map(|fault| fault.key).collect(),
     };
     let protocol = ("security.protocol", json!("SASL_PLAINTEXT"));
-    assert_eq!(keys(&[protocol.clone()]), ["sasl.mechanism", "sasl.username", "sasl.password"]);
+    assert_eq!(keys(std::slice::from_ref(&protocol)), ["sasl.mechanism", "sasl.username", "sasl.password"]);
     let user = ("sasl.username", json!("u"));
     let password = ("sasl.password", json!(SECRET));
     let complete =

@@ -122,6 +122,14 @@ impl KafkaConnection {
         }
     }
 
+    /// Why nothing more can be sent through this connection, if so.
+    fn end(&self) -> Option<Cause> {
+        for client in self.clients() {
+            client.examine(&self.blueprint.health);
+        }
+        self.blueprint.health.end()
+    }
+
     fn clients(&self) -> impl Iterator<Item = &Client> {
         std::iter::once(&self.client).chain(self.isolated.get())
     }
@@ -130,7 +138,7 @@ impl KafkaConnection {
 #[async_trait]
 impl Connection for KafkaConnection {
     async fn publish(&self, batch: Vec<Message>, deadline: Instant) -> Vec<Outcome> {
-        if let Some(end) = self.blueprint.health.end() {
+        if let Some(end) = self.end() {
             return batch.iter().map(|_| Outcome::NotSent(end.clone())).collect();
         }
         if deadline <= Instant::now() {
@@ -155,7 +163,7 @@ impl Connection for KafkaConnection {
             ends.retain(|(_, end)| !blamed(end));
             ends.extend(suspects.into_iter().zip(again));
         }
-        let health = self.blueprint.health.cause();
+        let health = self.end().or_else(|| self.blueprint.health.cause());
         for (index, end) in ends {
             outcomes[index] = Some(self.outcome(&batch[index], end, health.as_ref()));
         }
@@ -163,7 +171,7 @@ impl Connection for KafkaConnection {
         outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
     }
     async fn probe(&self, deadline: Instant) -> Result<(), Cause> {
-        if let Some(end) = self.blueprint.health.end() {
+        if let Some(end) = self.end() {
             return Err(end);
         }
         let time = deadline.saturating_duration_since(Instant::now());
@@ -185,7 +193,7 @@ impl Connection for KafkaConnection {
     }
 
     fn alive(&self) -> bool {
-        self.blueprint.health.end().is_none()
+        self.end().is_none()
     }
 
     /// False. Idempotence keeps the order of what is retried inside the client, but not past a failure: after a
