@@ -21,6 +21,15 @@ impl Registry {
         Registry::default()
     }
 
+    /// The brokers that come with outrider.
+    pub fn builtin() -> Self {
+        Registry::new()
+            .with(outrider_kafka::Kafka)
+            .with(outrider_memory::Memory)
+            .with(outrider_rabbitmq::RabbitMqPlugin)
+            .with(outrider_stdout::Stdout::new())
+    }
+
     /// Adds a plugin. A second one of the same kind takes the place of the first.
     #[must_use]
     pub fn with(mut self, plugin: impl Plugin) -> Self {

@@ -14,7 +14,9 @@
 pub mod actors;
 pub mod api;
 pub mod brokers;
+pub mod cli;
 pub mod config;
+pub mod exit;
 pub mod outbox;
 pub mod run;
 pub mod store;

@@ -86,8 +86,8 @@ pub struct Admin {
 /// This process among others on the same tenants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replica {
-    /// A label for logs and for the owner column of lanes; nothing is decided by it. Default: host name,
-    /// process id and four random digits.
+    /// A label for logs and for the owner column of lanes, by which replicas know one another: no two may have
+    /// the same. Default: host name, process id and four random digits.
     pub name: String,
 }
 

@@ -171,3 +171,27 @@ impl<'de> Deserialize<'de> for Count {
         deserializer.deserialize_u64(CountVisitor)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// That the values are the defaults is held by `tests/it/config_example.rs`.
+    #[test]
+    fn the_example_shows_every_key() {
+        let example =
+            [include_str!("../../config/outrider.toml"), include_str!("../../config/tenants/acme.toml")]
+                .concat();
+        let shows = |key: &str| {
+            example.match_indices(key).any(|(at, _)| {
+                let before = example[..at].chars().next_back();
+                let after = example[at + key.len()..].trim_start();
+                before.is_none_or(|c| " {[\n".contains(c)) && after.starts_with(['=', ']', '.'])
+            })
+        };
+        // The tenants are files, not a key.
+        for key in KEYS.iter().copied().flatten().filter(|key| **key != "tenants") {
+            assert!(shows(key), "`{key}` is not in config/");
+        }
+    }
+}

@@ -1,6 +1,9 @@
 //! The whole program against real servers: one file a behaviour.
 
+mod cli;
+mod cli_fixture;
 mod config;
 mod config_broken;
+mod config_example;
 mod config_fixture;
 mod config_secrets;

@@ -135,7 +135,9 @@ fn resolve_value(report: &mut Report<'_>, context: &Context<'_>, path: &KeyPath,
         Json::String(text) => match context.secrets.resolve(text) {
             Ok(resolved) => Json::String(resolved),
             Err(unresolved) => {
-                report.fault(path, unresolved.rule, unresolved.remedy);
+                // Only a reference can lead nowhere, and that may be shown.
+                let shown = format!("{:?}", secret::shown(text));
+                report.fault_with_value(path, Some(shown), unresolved.rule, unresolved.remedy);
                 value.clone()
             }
         },
