@@ -1,5 +1,6 @@
 //! Kafka topics. Partitions are assigned by hand: no group, so no rebalance and no committed offset in the way.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -86,6 +87,12 @@ fn assign(consumer: StreamConsumer, topics: &[String]) -> Result<StreamConsumer>
     }
     consumer.assign(&all).context("failed to assign partitions")?;
     Ok(consumer)
+}
+
+impl fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer").finish_non_exhaustive()
+    }
 }
 
 #[async_trait]

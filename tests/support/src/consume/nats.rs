@@ -1,5 +1,6 @@
 //! NATS JetStream streams, read by an ordered consumer: nothing to acknowledge, nothing left on the server.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -57,6 +58,12 @@ impl Consumer {
         let consumer = found.create_consumer(config).await.context("failed to make a consumer")?;
         let messages = consumer.messages().await.context("failed to read the stream")?;
         Ok(Consumer { messages })
+    }
+}
+
+impl fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer").finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,6 @@
 //! RabbitMQ exchanges and queues. A queue forgets what is acknowledged: [`Consume::done`] does that.
 
+use std::fmt;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -92,6 +93,12 @@ impl Consumer {
             .await
             .with_context(|| format!("failed to read the queue `{queue}`"))?;
         Ok(Consumer { _connection: connection, consumer, last: None })
+    }
+}
+
+impl fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer").finish_non_exhaustive()
     }
 }
 

@@ -1,0 +1,158 @@
+//! The `outrider` program: migrate, start, kill, end. Its output goes to a file, which is quoted when it fails.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+/// Until the daemon answers that it is ready.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// Longer than its own grace period for ending.
+const END_WITHIN: Duration = Duration::from_secs(40);
+
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Lines of its output that are quoted.
+const QUOTED_LINES: usize = 15;
+
+/// How to run the program.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    program: PathBuf,
+    folder: PathBuf,
+    admin: u16,
+    variables: OnceLock<Vec<(String, String)>>,
+}
+
+/// A running daemon; killed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+}
+
+impl Daemon {
+    pub(crate) fn new(program: &Path, folder: &Path, admin: u16) -> Daemon {
+        Daemon { program: program.to_owned(), folder: folder.to_owned(), admin, variables: OnceLock::new() }
+    }
+
+    /// Environment variables that the config refers to. The first call counts.
+    pub(crate) fn tell(&self, variables: Vec<(String, String)>) {
+        let _ = self.variables.set(variables);
+    }
+
+    pub(crate) fn config(&self) -> PathBuf {
+        self.folder.join("config")
+    }
+
+    pub(crate) fn log(&self) -> PathBuf {
+        self.folder.join("outrider.log")
+    }
+
+    pub(crate) fn admin_port(&self) -> u16 {
+        self.admin
+    }
+
+    fn command(&self, verb: &str) -> Result<Command> {
+        let log = File::options().create(true).append(true).open(self.log()).context("open the log")?;
+        let mut command = Command::new(&self.program);
+        command
+            .args([verb, "--config"])
+            .arg(self.config())
+            .envs(self.variables.get().into_iter().flatten().cloned())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().context("open the log")?)
+            .stderr(log)
+            .kill_on_drop(true);
+        Ok(command)
+    }
+
+    pub(crate) async fn migrate(&self) -> Result<()> {
+        let status = self.command("migrate")?.status().await.with_context(|| self.not_run())?;
+        if !status.success() {
+            bail!("run `outrider migrate`: {status}\n{}", self.quote());
+        }
+        Ok(())
+    }
+
+    /// Starts it and waits until it is ready.
+    pub(crate) async fn start(&self) -> Result<Running> {
+        let mut running = Running { child: self.command("run")?.spawn().with_context(|| self.not_run())? };
+        let deadline = Instant::now() + READY_WITHIN;
+        while !self.is_ready().await {
+            if let Some(status) = running.ended()? {
+                bail!("start outrider: it ended with {status}\n{}", self.quote());
+            }
+            if Instant::now() > deadline {
+                bail!("start outrider: it was not ready within {READY_WITHIN:?}\n{}", self.quote());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(running)
+    }
+
+    async fn is_ready(&self) -> bool {
+        let answer = tokio::time::timeout(Duration::from_secs(1), self.ask("/readyz")).await;
+        matches!(answer, Ok(Ok(answer)) if answer.starts_with("HTTP/1.1 200"))
+    }
+
+    async fn ask(&self, path: &str) -> io::Result<String> {
+        let mut socket = TcpStream::connect(("127.0.0.1", self.admin)).await?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+        socket.write_all(request.as_bytes()).await?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).await?;
+        Ok(answer)
+    }
+
+    fn not_run(&self) -> String {
+        format!("run `{}`; build it, or name it with `--outrider`", self.program.display())
+    }
+
+    /// The end of its output.
+    pub(crate) fn quote(&self) -> String {
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(QUOTED_LINES)..].join("\n")
+    }
+}
+
+impl Running {
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.child.try_wait().context("look after outrider")
+    }
+
+    /// SIGKILL: it gets no chance to do anything.
+    pub(crate) async fn kill(&mut self) -> Result<()> {
+        self.child.kill().await.context("kill outrider")
+    }
+
+    /// SIGTERM, and how it ended. Killed when it does not end.
+    pub(crate) async fn end(mut self) -> Result<ExitStatus> {
+        if let Some(pid) = self.child.id() {
+            let pid =
+                i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).context("read a pid")?;
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM).context("end outrider")?;
+        }
+        match tokio::time::timeout(END_WITHIN, self.child.wait()).await {
+            Ok(status) => status.context("wait for outrider"),
+            Err(_) => {
+                self.kill().await?;
+                bail!("end outrider: it was still there {END_WITHIN:?} after SIGTERM")
+            }
+        }
+    }
+}
+
+/// A loopback port that nobody listens on at the moment.
+pub(crate) fn free_port() -> io::Result<u16> {
+    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
