@@ -46,8 +46,8 @@ pub struct ServerRecord {
     pub name: String,
     /// By purpose, such as `amqp`.
     pub ports: BTreeMap<String, u16>,
-    /// The environment variables by which programs find it.
-    pub variables: BTreeMap<String, String>,
+    /// The environment variables by which programs find it; the first one is its address for clients.
+    pub variables: Vec<(String, String)>,
     /// In the order in which they were started; the last one is the server itself.
     pub processes: Vec<ProcessRecord>,
 }

@@ -29,3 +29,6 @@ pub mod shared;
 pub use install::Install;
 pub use process::Signal;
 pub use server::Server;
+
+#[cfg(test)]
+mod tests;

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Result, bail};
 
-/// Above the ports of common services, below Linux's usual ephemeral range (from 32768).
-const FIRST: u32 = 12_000;
-const COUNT: u32 = 20_000;
+/// Above the fixed ports of `compose.yaml`, and with the last one below Linux's usual ephemeral range (from 32768).
+const FIRST: u32 = 22_000;
+const COUNT: u32 = 10_000;
 /// Processes start looking this many ports apart, so that two that start servers at once do not race.
 const STRIDE: u32 = 64;
-/// Default ports that lie between: RabbitMQ's management, Erlang distribution and MQTT-over-web ports.
-const DEFAULTS: [u16; 3] = [15_672, 15_675, 25_672];
+/// The one default port that lies between: RabbitMQ's for Erlang distribution.
+const DEFAULT: u16 = 25_672;
 
 /// A port on which nothing listens. No two calls of one process give the same one.
 ///
@@ -28,7 +28,7 @@ pub fn free() -> Result<u16> {
     for _ in 0..COUNT {
         let offset = start.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed)) % COUNT;
         let port = u16::try_from(FIRST + offset).expect("the range ends below 65536");
-        if !DEFAULTS.contains(&port) && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        if port != DEFAULT && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return Ok(port);
         }
     }
