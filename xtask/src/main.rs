@@ -11,7 +11,7 @@ mod progress;
 mod run;
 mod servers;
 mod setup;
-mod tests;
+mod test;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -88,7 +88,7 @@ fn run(command: Command) -> Result<ExitCode> {
     let interrupt = Interrupt::watch()?;
     match command {
         Command::Servers(command) => servers::run(command, &progress),
-        Command::Test { arguments } => tests::run(&arguments, &progress, &interrupt),
+        Command::Test { arguments } => test::run(&arguments, &progress, &interrupt),
         Command::Demo { arguments } => run::run(Program::Demo, &arguments, &progress, &interrupt),
         Command::Bench { arguments } => run::run(Program::Bench, &arguments, &progress, &interrupt),
         Command::Lint => lint::run(&progress),

@@ -6,12 +6,12 @@
 
 use anyhow::{Context, Result};
 use outrider_servers::{address, containers};
+use testcontainers::core::{IntoContainerPort, WaitFor};
+use testcontainers::runners::AsyncRunner;
+use testcontainers::{ContainerAsync, GenericImage, Image, ImageExt};
 use testcontainers_modules::kafka::apache::{KAFKA_PORT, Kafka};
 use testcontainers_modules::nats::{Nats, NatsServerCmd};
 use testcontainers_modules::postgres::Postgres;
-use testcontainers_modules::testcontainers::core::{IntoContainerPort, WaitFor};
-use testcontainers_modules::testcontainers::runners::AsyncRunner;
-use testcontainers_modules::testcontainers::{ContainerAsync, GenericImage, Image, ImageExt};
 use tokio::io::AsyncReadExt;
 
 const AMQP: u16 = 5672;
@@ -40,8 +40,9 @@ async fn main() -> Result<()> {
 }
 
 async fn postgres() -> Result<ContainerAsync<Postgres>> {
-    let image = Postgres::default().with_host_auth().with_fsync_enabled().with_tag("15");
-    let image = image.with_cmd(["-c", "wal_level=logical", "-c", "max_connections=300"]);
+    // The command replaces the module's own, which turns fsync off.
+    let command = ["-c", "wal_level=logical", "-c", "max_connections=300"];
+    let image = Postgres::default().with_host_auth().with_tag("15").with_cmd(command);
     image.start().await.context("start PostgreSQL")
 }
 
