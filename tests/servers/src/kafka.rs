@@ -1,0 +1,105 @@
+//! A private Apache Kafka: one node in KRaft mode, topics only by request.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::address::KAFKA_BOOTSTRAP;
+use crate::daemon::Daemon;
+use crate::holder::Holder;
+use crate::install::{Install, Kafka};
+use crate::server::Server;
+use crate::{ports, probe};
+
+/// Any 16 bytes in base64 do: each node is a cluster of its own.
+const CLUSTER_ID: &str = "MkU3OEVBNTcwNTJENDM2Qk";
+/// The JVM alone takes 2 s of one core, and shares the machine with compilers.
+const READY_WITHIN: Duration = Duration::from_secs(180);
+
+/// What the JVM is tuned for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tuning {
+    /// Starts fast and stays small: 400 MB of heap, no optimising compiler.
+    #[default]
+    Tests,
+    /// Runs fast: 1 GB of heap, all compilers.
+    Bench,
+}
+
+impl Tuning {
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Tuning::Tests => &["-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
+            Tuning::Bench => &["-Xmx1g", "-XX:+UseSerialGC"],
+        }
+    }
+}
+
+/// Starts a new, empty one for the calling process. Ready in 3 to 6 s.
+///
+/// # Errors
+/// When it is not installed, or does not start.
+pub fn start(install: &Install) -> Result<Server> {
+    start_for(&Holder::own()?, install, Tuning::Tests)
+}
+
+pub(crate) fn start_for(holder: &Holder, install: &Install, tuning: Tuning) -> Result<Server> {
+    let kafka = install.kafka()?;
+    let folder = holder.server_folder("kafka")?;
+    let (port, controller) = (ports::free()?, ports::free()?);
+    let properties = folder.join("server.properties");
+    fs::write(&properties, server_properties(port, controller, &folder.join("data")))
+        .with_context(|| format!("write `{}`", properties.display()))?;
+    format_storage(&kafka, &properties)?;
+
+    let mut command = java(&kafka, tuning);
+    command.arg("kafka.Kafka").arg(&properties).current_dir(&folder);
+    let daemon = Daemon::new("kafka", command, &folder.join("kafka.log"))?
+        .ready_when(READY_WITHIN, move || probe::kafka_answers(port));
+    let ports = [("kafka", port), ("controller", controller)].into();
+    Server::start("kafka", folder, ports, vec![(KAFKA_BOOTSTRAP, format!("127.0.0.1:{port}"))], vec![daemon])
+}
+
+fn server_properties(port: u16, controller: u16, data: &Path) -> String {
+    // Few partitions of the internal topics: with the default of 50 the first consumer group waits for them.
+    format!(
+        "process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+controller.quorum.voters=1@127.0.0.1:{controller}
+inter.broker.listener.name=PLAINTEXT
+log.dirs={data}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+",
+        data = data.display()
+    )
+}
+
+fn format_storage(kafka: &Kafka, properties: &Path) -> Result<()> {
+    let mut command = java(kafka, Tuning::Tests);
+    command.args(["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c"]).arg(properties);
+    let output = command.stdin(Stdio::null()).output().context("run Kafka's storage tool")?;
+    if !output.status.success() {
+        bail!("format Kafka's storage: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
+
+fn java(kafka: &Kafka, tuning: Tuning) -> Command {
+    let mut command = Command::new(&kafka.java);
+    command.args(tuning.options()).arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn");
+    command.arg("-cp").arg(kafka.jars.join("*"));
+    command
+}

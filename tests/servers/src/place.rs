@@ -1,0 +1,133 @@
+//! Where private servers live on disk: one folder with what was installed and what runs.
+//!
+//! `install/` holds downloads and is kept; `run/HOLDER/SERVER/` holds the data of a running server and goes with
+//! it; `log/` holds the last logs. Must not: put anything outside of that folder.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// Overrides the folder, which is `.private/` in the workspace by default.
+pub const PRIVATE_DIR: &str = "OUTRIDER_PRIVATE_DIR";
+
+/// Where the folder is put if the user `postgres` could not reach it in the workspace.
+const FALLBACK: &str = "/var/lib/outrider-private";
+
+/// The workspace that this crate was built in.
+pub fn workspace() -> &'static Path {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    crate_folder.ancestors().nth(2).expect("the crate lies two folders below the workspace")
+}
+
+/// The folder of private servers. PostgreSQL refuses to run as root, and as user `postgres` it needs every folder
+/// on the way to be searchable; root's own home is not. So for root, a workspace out of reach means a folder
+/// under `/var/lib`, named after the workspace.
+pub fn private() -> PathBuf {
+    if let Some(folder) = std::env::var_os(PRIVATE_DIR).filter(|value| !value.is_empty()) {
+        return std::path::absolute(&folder).unwrap_or_else(|_| folder.into());
+    }
+    let workspace = workspace();
+    if !is_root() || unreachable_parent(workspace).is_none() {
+        return workspace.join(".private");
+    }
+    let name: String = workspace.to_string_lossy().trim_matches('/').replace('/', "-");
+    Path::new(FALLBACK).join(name)
+}
+
+/// Whether the calling process is root.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Makes `folder` and what leads to it, readable for every user: servers run as another one than root.
+pub fn make(folder: &Path) -> Result<()> {
+    let missing: Vec<&Path> = folder.ancestors().take_while(|parent| !parent.exists()).collect();
+    for parent in missing.into_iter().rev() {
+        match fs::create_dir(parent) {
+            Err(cause) if cause.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(cause).with_context(|| format!("make the folder `{}`", parent.display()));
+            }
+            _ => fs::set_permissions(parent, Permissions::from_mode(0o755))
+                .with_context(|| format!("make the folder `{}` readable", parent.display()))?,
+        }
+    }
+    Ok(())
+}
+
+/// A user that a server is started as, instead of root.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct User {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+impl User {
+    /// Who PostgreSQL runs as: `postgres` if the caller is root, else the caller (`None`).
+    pub(crate) fn for_postgres() -> Result<Option<User>> {
+        if !is_root() {
+            return Ok(None);
+        }
+        let users = fs::read_to_string("/etc/passwd").context("read `/etc/passwd`")?;
+        match find_user(&users, "postgres") {
+            Some(user) => Ok(Some(user)),
+            None => bail!(
+                "find the user `postgres`, as whom PostgreSQL runs: root must not, and there is no such user"
+            ),
+        }
+    }
+
+    /// Hands `folder` over to this user, after a check that it can be reached.
+    pub(crate) fn own(self, folder: &Path) -> Result<()> {
+        if let Some(parent) = unreachable_parent(folder) {
+            bail!(
+                "let the user `postgres` reach `{}`: `{}` is closed to other users; set {PRIVATE_DIR} to a folder \
+                 that is not",
+                folder.display(),
+                parent.display()
+            );
+        }
+        chown(folder, Some(self.uid), Some(self.gid))
+            .with_context(|| format!("hand `{}` over to the user `postgres`", folder.display()))
+    }
+}
+
+fn find_user(passwd: &str, name: &str) -> Option<User> {
+    passwd.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let is_it = fields.first() == Some(&name);
+        is_it.then_some(User { uid: fields.get(2)?.parse().ok()?, gid: fields.get(3)?.parse().ok()? })
+    })
+}
+
+/// The nearest folder on the way to `folder` that other users may not pass through.
+fn unreachable_parent(folder: &Path) -> Option<&Path> {
+    let closed =
+        |parent: &&Path| fs::metadata(parent).is_ok_and(|found| found.permissions().mode() & 0o001 == 0);
+    folder.ancestors().find(closed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_a_user_by_its_whole_name() {
+        let passwd = "postgres2:x:1:1::/:/bin/sh\nbroken\npostgres:x:101:104:PostgreSQL:/var/lib/postgresql:/bin/bash\n";
+        let user = find_user(passwd, "postgres").unwrap();
+        assert_eq!((user.uid, user.gid), (101, 104));
+        assert!(find_user(passwd, "nobody").is_none());
+    }
+
+    #[test]
+    fn a_closed_folder_on_the_way_is_found() {
+        let top = std::env::temp_dir().join(format!("outrider-place-{}", std::process::id()));
+        let inner = top.join("a/b");
+        make(&inner).unwrap();
+        assert_eq!(unreachable_parent(&inner), unreachable_parent(&std::env::temp_dir()));
+        fs::set_permissions(top.join("a"), Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(unreachable_parent(&inner), Some(top.join("a").as_path()));
+        fs::remove_dir_all(&top).unwrap();
+    }
+}

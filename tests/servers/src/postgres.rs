@@ -1,0 +1,113 @@
+//! A private PostgreSQL: `wal_level = logical`, 300 connections, fsync on, trust on loopback.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::address::{POSTGRES_URL, POSTGRES18_URL};
+use crate::daemon::Daemon;
+use crate::holder::Holder;
+use crate::install::Install;
+use crate::place::User;
+use crate::ports;
+use crate::process::Signal;
+use crate::server::Server;
+
+/// Which PostgreSQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// The distribution's; Debian 12 has 15.
+    Distribution,
+    /// 18, which may be absent.
+    Eighteen,
+}
+
+/// Replaying the log after a kill included, on a busy machine.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+
+/// Starts a new, empty one for the calling process. Ready in about a second.
+///
+/// # Errors
+/// When it is not installed, or does not start.
+pub fn start(install: &Install, version: Version) -> Result<Server> {
+    start_for(&Holder::own()?, install, version)
+}
+
+pub(crate) fn start_for(holder: &Holder, install: &Install, version: Version) -> Result<Server> {
+    let (name, variable, programs) = match version {
+        Version::Distribution => ("postgres", POSTGRES_URL, install.postgres()?),
+        Version::Eighteen => ("postgres18", POSTGRES18_URL, install.postgres18()?),
+    };
+    let folder = holder.server_folder(name)?;
+    let user = User::for_postgres()?;
+    if let Some(user) = user {
+        user.own(&folder)?;
+    }
+    let data = folder.join("data");
+    initialise(&programs.join("initdb"), &data, user)?;
+
+    let port = ports::free()?;
+    let mut command = command_as(&programs.join("postgres"), user);
+    command.current_dir(&folder).arg("-D").arg(&data);
+    for setting in [
+        &format!("port={port}"),
+        "listen_addresses=127.0.0.1",
+        // A socket's path may have 107 bytes, which a deep workspace exceeds.
+        "unix_socket_directories=",
+        "wal_level=logical",
+        "max_connections=300",
+        "log_line_prefix=%m [%p] %d ",
+    ] {
+        command.args(["-c", setting]);
+    }
+    let pid_file = data.join("postmaster.pid");
+    let daemon = Daemon::new("postgres", command, &folder.join(format!("{name}.log")))?
+        // SIGINT is its fast shutdown. SIGQUIT ends it at once, and unlike SIGKILL leaves no shared memory behind.
+        .stopped_by(Signal::INT, Signal::QUIT)
+        .ready_when(READY_WITHIN, move || says_ready(&pid_file));
+    let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
+    Server::start(name, folder, [("postgres", port)].into(), vec![(variable, url)], vec![daemon])
+}
+
+/// Makes the cluster. `-N` leaves out the sync of the new files: they are lost with the folder anyway.
+fn initialise(initdb: &Path, data: &Path, user: Option<User>) -> Result<()> {
+    let mut command = command_as(initdb, user);
+    command.arg("-D").arg(data).args([
+        "-U",
+        "postgres",
+        "-A",
+        "trust",
+        "-E",
+        "UTF8",
+        "--locale=C.UTF-8",
+        "-N",
+    ]);
+    command.current_dir(data.parent().unwrap_or(data)).stdin(Stdio::null());
+    let output = command.output().with_context(|| format!("run `{}`", initdb.display()))?;
+    if !output.status.success() {
+        bail!("make a PostgreSQL cluster: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
+
+fn command_as(program: &Path, user: Option<User>) -> Command {
+    let mut command = Command::new(program);
+    if let Some(User { uid, gid }) = user {
+        // Set by root, the uid also drops root's supplementary groups.
+        command.uid(uid).gid(gid);
+    }
+    command
+}
+
+/// `pg_ctl -w` goes by the same line: the eighth of `postmaster.pid` is the state. The file is made anew at each
+/// start, and a stale one of a killed server is known by the pid in its first line.
+fn says_ready(pid_file: &Path) -> bool {
+    let text = fs::read_to_string(pid_file).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let alive = lines.first().is_some_and(|pid| Path::new("/proc").join(pid).exists());
+    alive && lines.get(7) == Some(&"ready")
+}

@@ -1,0 +1,31 @@
+//! Tells on standard error what is being done, and how long each step took.
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+/// Lines with the seconds since the start before them. Shared by the threads of a command.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    started: Instant,
+}
+
+impl Progress {
+    pub(crate) fn start() -> Progress {
+        Progress { started: Instant::now() }
+    }
+
+    pub(crate) fn tell(&self, text: &str) {
+        eprintln!("[{:6.1} s] {text}", self.started.elapsed().as_secs_f64());
+    }
+
+    /// Does `work` between two lines; the second says how long it took.
+    pub(crate) fn step<T>(&self, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.tell(what);
+        let begun = Instant::now();
+        let result = work();
+        let outcome = if result.is_ok() { "done" } else { "failed" };
+        self.tell(&format!("{what}: {outcome} in {:.1} s", begun.elapsed().as_secs_f64()));
+        result
+    }
+}
