@@ -192,7 +192,9 @@ impl Flow {
     }
 
     /// Plans the next claim for at most `budget` events, or nothing: no topic has work that may be claimed, the
-    /// bound on claims is reached, or something has to be settled first.
+    /// bound on claims is reached, or something has to be settled first. One at a time: a plan is answered with
+    /// [`Flow::claimed`], or followed by [`Flow::reset`] if its reply is lost, before the next is made. Reports and
+    /// settles may go on meanwhile.
     pub fn begin_claim(&mut self, now: Moment, budget: usize) -> Option<ClaimPlan> {
         let budget = budget.min(self.settings.batch_events);
         if budget == 0 || !self.wants_claim(now) {
@@ -217,6 +219,11 @@ impl Flow {
                 on_dead: topic.on_dead,
             })
             .collect();
+        for part in &topics {
+            if let Some(topic) = self.topics.get_mut(&part.topic) {
+                topic.planned(path);
+            }
+        }
         self.turn = self.turn.wrapping_add(1) % count.max(1);
         self.last_no += 1;
         self.failed.clear();
@@ -250,7 +257,7 @@ impl Flow {
         self.claims.iter().map(|claim| claim.token)
     }
 
-    /// The answer to a claim. `asked` is when it was sent.
+    /// The answer to a claim. `asked` is when it was sent, before its answer came at `now`.
     pub fn claimed(&mut self, plan: ClaimPlan, answer: ClaimAnswer, asked: Moment, now: Moment) {
         let mut found: HashMap<Arc<str>, (usize, i64)> = HashMap::new();
         let mut events = Vec::with_capacity(answer.rows.len());
@@ -270,8 +277,9 @@ impl Flow {
             let (count, last) = found.get(topic).map_or((0, None), |(count, last)| (*count, Some(*last)));
             let full = count >= *limit;
             match (plan.path, answer.xmin) {
-                (Path::Ready, Some(xmin)) => state.scanned(asked, xmin, answer.xid, last, full),
-                _ => state.due = full.then_some(asked),
+                (Path::Ready, Some(xmin)) => state.scanned((asked, now), xmin, answer.xid, last, full),
+                _ if full => state.due_in(asked),
+                _ => {}
             }
         }
         if events.is_empty() {
