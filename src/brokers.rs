@@ -26,6 +26,7 @@ impl Registry {
         Registry::new()
             .with(outrider_kafka::Kafka)
             .with(outrider_memory::Memory)
+            .with(outrider_nats::Nats)
             .with(outrider_rabbitmq::RabbitMqPlugin)
             .with(outrider_stdout::Stdout::new())
     }
