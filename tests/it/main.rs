@@ -1,5 +1,6 @@
 //! The whole program against real servers: one file a behaviour.
 
+mod backpressure;
 mod cli;
 mod cli_fixture;
 mod config;
@@ -7,3 +8,4 @@ mod config_broken;
 mod config_example;
 mod config_fixture;
 mod config_secrets;
+mod relay;

@@ -21,8 +21,8 @@ use crate::telemetry;
 /// Most events in one message to a publisher.
 const GROUP: usize = 1_000;
 
-/// Assumed payload before one was seen, in bytes: the first claims are smaller rather than larger than the budget.
-const FIRST_GUESS: usize = 64 * 1024;
+/// Most events of a claim before a payload was seen: a small first fetch, whatever the payloads turn out to be.
+const FIRST_CLAIM: usize = 64;
 
 /// A claim may fetch payloads of at most this share of the broker's bytes, as far as the last ones tell: what waits
 /// in memory is bounded like what is in flight.
@@ -40,8 +40,8 @@ pub(super) struct Outflow {
     permits: HashMap<Uuid, Permit>,
     /// A permit that was waited for.
     pub(super) reserve: Reserve,
-    /// Average payload of the last claims, in bytes.
-    payload: usize,
+    /// Average payload of the last claims, in bytes; `None` before the first.
+    payload: Option<usize>,
     /// Topics that wait for their destination, with the reason that was logged.
     troubled: HashMap<Arc<str>, Cause>,
 }
@@ -103,7 +103,7 @@ impl Outflow {
             address: None,
             permits: HashMap::new(),
             reserve: Reserve::default(),
-            payload: FIRST_GUESS,
+            payload: None,
             troubled: HashMap::new(),
         }
     }
@@ -111,7 +111,8 @@ impl Outflow {
     /// Takes permits for the next claim: as many as a claim may use and are free. `None`: wait for one.
     pub(super) fn permits(&mut self, batch_events: usize) -> Option<Permit> {
         let (_, max_bytes) = self.outlet.bound.bytes_in_use();
-        let most = (max_bytes / FETCH_SHARE / self.payload.max(1)).clamp(1, batch_events.max(1));
+        let share = self.payload.map_or(FIRST_CLAIM, |payload| max_bytes / FETCH_SHARE / payload.max(1));
+        let most = share.clamp(1, batch_events.max(1));
         let mut permit = match self.reserve.event.take() {
             Some(permit) => permit,
             None => return self.outlet.bound.try_events(most),
@@ -139,7 +140,7 @@ impl Outflow {
         if events > 0 {
             let seen = bytes / events;
             // Rises at once, falls slowly: a fetch that is too large costs more than one that is too small.
-            self.payload = seen.max((self.payload + seen) / 2);
+            self.payload = Some(self.payload.map_or(seen, |known| seen.max((known + seen) / 2)));
             if let Some(held) = permit.split(events) {
                 self.permits.insert(answer.token, held);
             }

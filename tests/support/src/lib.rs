@@ -3,11 +3,13 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | [`database`] | a database of its own for each test |
 //! | [`consume`] | topics, queues and streams: make them, read them from the beginning |
 //! | [`verify`] | committed against seen: lost, doubled, out of order, rolled back. Pure |
 //! | [`proxy`] | a TCP proxy that can cut, delay, refuse and fall silent |
 
 pub mod consume;
+pub mod database;
 pub mod verify;
 
 /// Network faults; the broker plugins' conformance suite uses the same.

@@ -1,0 +1,199 @@
+//! A relay inside the test: the daemon's actors with a config, real databases and any broker, among them the memory
+//! broker, which can be told what to answer.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use actix::{Actor, System};
+use outrider::actors::board::Board;
+use outrider::actors::exit::Exit;
+use outrider::actors::signals::Signals;
+use outrider::actors::supervisor::Supervisor;
+use outrider::brokers::Registry;
+use outrider::config::{Config, Environment};
+use outrider::store::{Schema, migrate};
+use outrider_memory::Store as Memory;
+use outrider_test_support::database::TestDatabase;
+use sqlx::PgPool;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+/// Longest wait for something that should happen. A loaded machine is slow; nothing waits this long on purpose.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+
+/// A tenant with a migrated database of its own.
+pub(crate) struct Tenant {
+    pub(crate) name: String,
+    pub(crate) database: TestDatabase,
+    pub(crate) pool: PgPool,
+    settings: String,
+}
+
+impl Tenant {
+    pub(crate) async fn new(name: &str) -> Self {
+        let script = migrate::sql(&Schema::default());
+        let database = TestDatabase::create(&script).await.unwrap();
+        let pool = database.pool(4).await.unwrap();
+        Tenant { name: name.to_owned(), database, pool, settings: String::new() }
+    }
+
+    /// Adds lines to the tenant's file.
+    pub(crate) fn with(mut self, settings: &str) -> Self {
+        self.settings.push_str(settings);
+        self
+    }
+
+    /// Inserts one event and returns its `seq`.
+    pub(crate) async fn insert(&self, topic: &str, key: Option<&str>, payload: &[u8]) -> i64 {
+        sqlx::query_scalar(
+            "INSERT INTO outrider.outbox (topic, key, type, payload) VALUES ($1, $2, 'test', $3) RETURNING seq",
+        )
+        .bind(topic)
+        .bind(key)
+        .bind(payload)
+        .fetch_one(&self.pool)
+        .await
+        .unwrap()
+    }
+
+    /// Inserts `count` events in one statement; the key is `k0` to `k{keys - 1}` in turn, or none if `keys` is 0.
+    pub(crate) async fn insert_many(&self, topic: &str, count: i32, keys: i32) {
+        sqlx::query(
+            "INSERT INTO outrider.outbox (topic, key, type, payload)
+             SELECT $1, CASE WHEN $3 > 0 THEN 'k' || g % greatest($3, 1) END, 'test', convert_to('event ' || g, 'UTF8')
+               FROM generate_series(1, $2) g",
+        )
+        .bind(topic)
+        .bind(count)
+        .bind(keys)
+        .execute(&self.pool)
+        .await
+        .unwrap();
+    }
+
+    /// Events that are not sent.
+    pub(crate) async fn unsent(&self) -> i64 {
+        sqlx::query_scalar("SELECT count(*) FROM outrider.delivery").fetch_one(&self.pool).await.unwrap()
+    }
+
+    /// `state`, `attempts`, `refusals` and `last_error` of an event, as the view shows them.
+    pub(crate) async fn event(&self, seq: i64) -> (String, i32, i32, Option<String>) {
+        sqlx::query_as(
+            "SELECT state, coalesce(attempts, 0), coalesce(refusals, 0), last_error FROM outrider.events WHERE seq = $1",
+        )
+        .bind(seq)
+        .fetch_one(&self.pool)
+        .await
+        .unwrap()
+    }
+
+    /// How many events are in each state, by name of the state.
+    pub(crate) async fn states(&self) -> Vec<(String, i64)> {
+        sqlx::query_as("SELECT state, count(*) FROM outrider.events GROUP BY state ORDER BY state")
+            .fetch_all(&self.pool)
+            .await
+            .unwrap()
+    }
+
+    pub(crate) async fn drained(&self) {
+        until("every event is sent", async || self.unsent().await == 0).await;
+    }
+}
+
+/// A memory broker of the test's own: a `[brokers.NAME]` section and the store behind it.
+pub(crate) struct MemoryBroker {
+    pub(crate) section: String,
+    pub(crate) store: Arc<Memory>,
+}
+
+impl MemoryBroker {
+    /// `settings` are further lines of the section, `params` further parameters (`, latency = "5ms"`).
+    pub(crate) fn new(name: &str, settings: &str, params: &str) -> Self {
+        let store = format!("{name}-{}", Uuid::new_v4());
+        let section = format!(
+            "[brokers.{name}]\nkind = \"memory\"\nparams = {{ store = \"{store}\", keep = true{params} }}\n{settings}\n"
+        );
+        MemoryBroker { section, store: Memory::named(&store) }
+    }
+
+    /// `seq`s in the order in which they were confirmed, of one topic's destination or of all.
+    pub(crate) fn seqs(&self) -> Vec<i64> {
+        self.store.messages().iter().map(|message| message.seq).collect()
+    }
+}
+
+/// A running relay. Dropping it ends it at once; [`Relay::stop`] drains it.
+pub(crate) struct Relay {
+    pub(crate) board: Arc<Board>,
+    signals: Signals,
+    thread: Option<JoinHandle<Exit>>,
+    _config: TempDir,
+}
+
+impl Relay {
+    /// `root` is `outrider.toml`.
+    pub(crate) fn start(root: &str, tenants: &[&Tenant]) -> Self {
+        Self::named(&format!("relay-{}", Uuid::new_v4()), root, tenants)
+    }
+
+    pub(crate) fn named(replica: &str, root: &str, tenants: &[&Tenant]) -> Self {
+        let dir = config_dir(&format!("[replica]\nname = \"{replica}\"\n{root}"), tenants);
+        let loaded = Config::load(dir.path(), &Environment::default(), &Registry::builtin());
+        let config = loaded.unwrap_or_else(|errors| panic!("{errors}")).config;
+        let (board, signals) = (Board::new(), Signals::new());
+        let thread = std::thread::spawn({
+            let (board, signals) = (board.clone(), signals.clone());
+            move || {
+                let runtime =
+                    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+                let runtime = Arc::new(runtime.unwrap());
+                System::with_tokio_rt(|| runtime.clone()).block_on(async move {
+                    let (done, ended) = tokio::sync::oneshot::channel();
+                    let _supervisor = Supervisor::new(Arc::new(config), board, signals, done).start();
+                    ended.await.unwrap()
+                })
+            }
+        });
+        Relay { board, signals, thread: Some(thread), _config: dir }
+    }
+
+    /// Drains it and says how that ended.
+    pub(crate) async fn stop(mut self, within: Duration) -> Exit {
+        self.signals.drain(within);
+        let thread = self.thread.take().unwrap();
+        tokio::task::spawn_blocking(|| thread.join().unwrap()).await.unwrap()
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.signals.drain(Duration::ZERO);
+    }
+}
+
+/// A config directory with these files; each tenant's database is in its file.
+pub(crate) fn config_dir(root: &str, tenants: &[&Tenant]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("tenants")).unwrap();
+    std::fs::write(dir.path().join("outrider.toml"), root).unwrap();
+    for tenant in tenants {
+        let file = dir.path().join(format!("tenants/{}.toml", tenant.name));
+        let text = format!("database = {{ url = \"{}\" }}\n{}", tenant.database.url(), tenant.settings);
+        std::fs::write(file, text).unwrap();
+    }
+    dir
+}
+
+/// Waits until `holds`, and fails with `what` if it does not soon.
+pub(crate) async fn until(what: &str, holds: impl AsyncFnMut() -> bool) {
+    until_within(SOON, what, holds).await;
+}
+
+pub(crate) async fn until_within(limit: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + limit;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
