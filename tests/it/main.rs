@@ -1,1 +1,4 @@
-//! it
+//! Behaviour tests: one file or folder a behaviour, on real servers.
+
+mod database;
+mod store;

@@ -28,7 +28,8 @@ held AS (
   SELECT n.topic FROM held h CROSS JOIN LATERAL (SELECT x.topic FROM outrider.delivery x
      WHERE x.lane = :lane AND x.hold IN (1, 2, 3) AND x.topic > h.topic ORDER BY x.topic, x.key, x.seq LIMIT 1) n)
 SELECT t.topic, bool_or(t.ready) AS ready, bool_or(t.held) AS held,
-       ceil(extract(epoch FROM least(greatest(min(t.due_at), now()), now() + interval '1 day') - clock_timestamp()) * 1000)::bigint AS due_ms
+       CASE WHEN min(t.due_at) IS NOT NULL THEN
+         ceil(extract(epoch FROM least(greatest(min(t.due_at), now()), now() + interval '1 day') - clock_timestamp()) * 1000)::bigint END AS due_ms
   FROM (SELECT topic, true AS ready, NULL::timestamptz AS due_at, false AS held FROM known
         UNION ALL SELECT topic, true, NULL, false FROM fresh
         UNION ALL SELECT topic, false, due_at, false FROM due

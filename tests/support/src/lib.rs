@@ -4,10 +4,12 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`consume`] | topics, queues and streams: make them, read them from the beginning |
+//! | [`database`] | a database per test, from a migrated template |
 //! | [`verify`] | committed against seen: lost, doubled, out of order, rolled back. Pure |
 //! | [`proxy`] | a TCP proxy that can cut, delay, refuse and fall silent |
 
 pub mod consume;
+pub mod database;
 pub mod verify;
 
 /// Network faults; the broker plugins' conformance suite uses the same.
