@@ -28,7 +28,7 @@ on_both_servers!(owned:
 );
 
 async fn a_lane_has_one_owner(mut f: Fixture) {
-    let mut other = store(&f.database);
+    let mut other = f.store.sibling();
     let owner = Uuid::new_v4();
     assert_eq!(other.take(LANE, owner, "second", LEASE, false).await.unwrap(), None);
     assert_eq!(other.take(7, owner, "second", LEASE, false).await.unwrap(), None, "there is no such lane");

@@ -29,7 +29,7 @@ async fn history(f: &mut Fixture) {
          UPDATE outrider.delivery SET hold = 2 WHERE seq % 1000 = 8;
          UPDATE outrider.delivery SET hold = 1 WHERE seq % 1000 = 9;
          UPDATE outrider.delivery SET hold = 4 WHERE seq % 1000 = 10;
-         UPDATE outrider.lane SET owner = '00000000-0000-4000-8000-000000000001', until = 'infinity' WHERE lane = 0;
+         UPDATE outrider.lane SET owner = '00000000-0000-4000-8000-000000000001', until = now() + interval '1 hour' WHERE lane = 0;
          INSERT INTO outrider.claim (token, lane, broker, seqs)
            SELECT '00000000-0000-4000-8000-000000000002', 0, 'b', array_agg(seq) FROM (SELECT seq FROM outrider.delivery WHERE hold = 0 ORDER BY seq LIMIT 200) s"
     ))
@@ -51,51 +51,51 @@ async fn no_plan_grows_with_what_was_sent(mut f: Fixture) {
             format!(
                 "0, {owner}, 'b', gen_random_uuid(), '{{}}', {topics}, '{{-1,-1,-1,-1,-1}}', '{{100,100,100,100,100}}', '{{3,3,3,3,3}}'"
             ),
-            9_000,
+            4_000,
         ),
         (
             "claim",
             format!(
                 "0, {owner}, 'b', gen_random_uuid(), ARRAY[{token}]::uuid[], {topics}, '{{-1,-1,-1,-1,-1}}', '{{100,100,100,100,100}}', '{{2,2,2,2,2}}'"
             ),
-            9_000,
+            4_000,
         ),
         (
             "claim",
             format!("0, {owner}, 'b', gen_random_uuid(), '{{}}', '{{t9}}', '{{-1}}', '{{500}}', '{{3}}'"),
-            100,
+            50,
         ),
         (
             "claim_due",
             format!(
                 "0, {owner}, 'b', gen_random_uuid(), '{{}}', {topics}, '{{100,100,100,100,100}}', '{{3,3,3,3,3}}'"
             ),
-            9_000,
+            500,
         ),
-        ("settle_sent", format!("'b', gen_random_uuid(), {seqs}, ARRAY[{token}]::uuid[]"), 12_000),
-        ("settle_sent_free", format!("'b', gen_random_uuid(), {seqs}, ARRAY[{token}]::uuid[]"), 15_000),
+        ("settle_sent", format!("'b', gen_random_uuid(), {seqs}, ARRAY[{token}]::uuid[]"), 4_000),
+        ("settle_sent_free", format!("'b', gen_random_uuid(), {seqs}, ARRAY[{token}]::uuid[]"), 7_000),
         (
             "settle_failed",
             format!(
                 "{token}, (SELECT seqs FROM outrider.claim), array_fill(1, ARRAY[200])::smallint[], array_fill(1, ARRAY[200])::bigint[], array_fill('x'::text, ARRAY[200]), true"
             ),
-            12_000,
+            4_000,
         ),
-        ("reclaim", format!("0, {owner}, '{{}}', 1"), 12_000),
-        ("orphans", "0, 3, '{}'".to_owned(), 2_000),
-        ("promote", "0, '{t0,t1}', '{k0,k8}'".to_owned(), 500),
-        ("retention", "1, '1 second', 2".to_owned(), 15_000),
-        ("retention", "1, '10 years', 2".to_owned(), 100),
-        ("stats", "100000".to_owned(), 9_000),
+        ("reclaim", format!("0, {owner}, '{{}}', 1"), 6_000),
+        ("orphans", "0, 3, '{}'".to_owned(), 100),
+        ("promote", "0, '{t0,t1}', '{k0,k8}'".to_owned(), 50),
+        ("retention", "1, '1 second', 2".to_owned(), 10_000),
+        ("retention", "1, '10 years', 2".to_owned(), 50),
+        ("stats", "100000".to_owned(), 2_000),
         (
             "topics",
             format!(
                 "0, {topics}, '{{-1,-1,-1,-1,-1}}', '{{\"\",t0,t1,t2,t3,t4}}', '{{t0,t1,t2,t3,t4,NULL}}'"
             ),
-            500,
+            150,
         ),
-        ("topics", "0, '{}', '{}', '{\"\"}', '{NULL}'".to_owned(), 500),
-        ("orphan_rows", "1000, 10".to_owned(), 9_000),
+        ("topics", "0, '{}', '{}', '{\"\"}', '{NULL}'".to_owned(), 150),
+        ("orphan_rows", "500, 10".to_owned(), 1_500),
     ];
     f.run("SET enable_seqscan = off; SET jit = off").await;
     let mut faults = String::new();
