@@ -3,11 +3,6 @@
 use outrider::store::{Schema, migrate};
 use outrider_test_support::database::{Server, TestDatabase};
 
-/// A migrated database on PostgreSQL 15.
-pub(crate) async fn database() -> TestDatabase {
-    on(Server::Postgres15).await.expect("PostgreSQL 15 is always there")
-}
-
 /// A migrated database on one of the servers; `None`, and a line that says so, where this machine has no such server.
 pub(crate) async fn on(server: Server) -> Option<TestDatabase> {
     let url = url(server)?;
