@@ -98,4 +98,9 @@ impl Store {
     pub fn schema(&self) -> &Schema {
         &self.link.options.schema
     }
+
+    /// Name and text of every statement as it is sent, for those who want the server's plan of one.
+    pub fn texts(&self) -> Vec<(&'static str, Arc<str>)> {
+        self.statements.texts()
+    }
 }

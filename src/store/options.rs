@@ -1,5 +1,6 @@
 //! How a store reaches its database, and what it sets in every session.
 
+use std::fmt;
 use std::time::Duration;
 
 use sqlx::ConnectOptions;
@@ -20,7 +21,7 @@ const REPLY_MARGIN: Duration = Duration::from_secs(1);
 pub(super) const MAX_AGE: Duration = Duration::from_secs(30 * 60);
 
 /// What a [`super::Store`] is made from.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct StoreOptions {
     /// Address, credentials, TLS. Session settings are added by the store.
     pub connect: PgConnectOptions,
@@ -82,5 +83,20 @@ impl StoreOptions {
             Some(socket) => socket.display().to_string(),
             None => format!("{}:{}", self.connect.get_host(), self.connect.get_port()),
         }
+    }
+}
+
+/// Without `connect`: the driver's own `Debug` prints the password.
+impl fmt::Debug for StoreOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreOptions")
+            .field("address", &self.address())
+            .field("user", &self.connect.get_username())
+            .field("database", &self.connect.get_database())
+            .field("schema", &self.schema)
+            .field("application", &self.application)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("statement_timeout", &self.statement_timeout)
+            .finish_non_exhaustive()
     }
 }

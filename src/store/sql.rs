@@ -51,6 +51,11 @@ macro_rules! statements {
                 }
             }
 
+            /// File name and text of each.
+            pub(super) fn texts(&self) -> Vec<(&'static str, Arc<str>)> {
+                vec![$((stringify!($name), Arc::clone(&self.$name.text)),)+]
+            }
+
             #[cfg(test)]
             fn sources() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
                 vec![$((

@@ -8,4 +8,6 @@ mod config_broken;
 mod config_example;
 mod config_fixture;
 mod config_secrets;
+mod database;
 mod relay;
+mod store;

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`database`] | a database of its own for each test |
 //! | [`consume`] | topics, queues and streams: make them, read them from the beginning |
+//! | [`database`] | a database per test, from a migrated template |
 //! | [`verify`] | committed against seen: lost, doubled, out of order, rolled back. Pure |
 //! | [`proxy`] | a TCP proxy that can cut, delay, refuse and fall silent |
 
