@@ -76,7 +76,7 @@ impl Sources {
                 self.merge(Layer::of_file(&root, dict(&table)));
             }
             Err(fault) => {
-                faults.push(fault);
+                faults.push(*fault);
                 let sections = RawConfig::KEYS.iter().filter(|section| **section != "tenants");
                 self.unread.extend(sections.map(|section| KeyPath::new([*section])));
             }
@@ -110,15 +110,15 @@ impl Sources {
                     self.merge(Layer::of_file(&file, root));
                 }
                 Err(fault) => {
-                    faults.push(fault);
+                    faults.push(*fault);
                     self.unread.push(KeyPath::new(["tenants", name.as_str()]));
                 }
             }
         }
     }
 
-    fn read_file(&mut self, path: &Path) -> Result<toml::Table, Fault> {
-        let text = read_text(path, MAX_FILE_BYTES).map_err(|error| unreadable(path, &error))?;
+    fn read_file(&mut self, path: &Path) -> Result<toml::Table, Box<Fault>> {
+        let text = read_text(path, MAX_FILE_BYTES).map_err(|error| Box::new(unreadable(path, &error)))?;
         let table = syntax::parse(path, &text)?;
         self.lines.insert(path.to_owned(), Lines::of(&text));
         Ok(table)

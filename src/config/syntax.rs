@@ -11,11 +11,11 @@ use super::key::KeyPath;
 use super::raw;
 
 /// Parses a file's text; on failure says where and why.
-pub(super) fn parse(path: &Path, text: &str) -> Result<toml::Table, Fault> {
+pub(super) fn parse(path: &Path, text: &str) -> Result<toml::Table, Box<Fault>> {
     toml::from_str(text).map_err(|error: toml::de::Error| {
         let at = error.span().map_or(0, |span| span.start.min(text.len()));
         let (line, column) = position(text, at);
-        Fault {
+        Box::new(Fault {
             place: Place::File { path: path.to_owned(), line: Some(line) },
             key: String::new(),
             value: None,
@@ -25,7 +25,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<toml::Table, Fault> {
                 excerpt(text, line, column)
             ),
             remedy: "mend that line; the rest of the file was not looked at".into(),
-        }
+        })
     })
 }
 

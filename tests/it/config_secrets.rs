@@ -70,7 +70,7 @@ fn a_fault_shows_no_secret() {
         format!("[database]\nurl \"{MARKER}\""),
         format!("[\"{MARKER}\"\n"),
         format!("url = \"a\"\nurl = \"{MARKER}\""),
-        format!("{MARKER}"),
+        MARKER.to_owned(),
     ];
     for text in tenants {
         let errors = Fixture::new().tenant("acme", &text).load().expect_err(&text);

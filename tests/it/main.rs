@@ -1,5 +1,7 @@
 //! The whole program against real servers: one file a behaviour.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod backpressure;
 mod cli;
 mod cli_fixture;

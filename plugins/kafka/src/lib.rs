@@ -69,6 +69,10 @@ impl Plugin for Kafka {
     fn parse(&self, params: &Params) -> Result<Arc<dyn Broker>, Vec<Fault>> {
         Ok(Arc::new(KafkaBroker { settings: Arc::new(Settings::parse(params)?) }))
     }
+
+    fn public_params(&self) -> &'static [&'static str] {
+        names::PUBLIC
+    }
 }
 
 /// One configured cluster.

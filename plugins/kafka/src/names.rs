@@ -15,6 +15,22 @@ pub(crate) const PARTITIONERS: &[&str] =
 /// service).
 pub(crate) const SASL_MECHANISMS: &[&str] = &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
 
+/// Parameters that may be shown to anybody: addresses and tuning, nothing that identifies or authenticates.
+pub(crate) const PUBLIC: &[&str] = &[
+    "bootstrap.servers",
+    "client.rack",
+    "compression.level",
+    "compression.type",
+    "linger.ms",
+    "message.max.bytes",
+    "partitioner",
+    "queue.buffering.max.kbytes",
+    "queue.buffering.max.messages",
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "security.protocol",
+];
+
 /// Endings of names whose values are numbers.
 pub(crate) const NUMERIC: &[&str] =
     &[".ms", ".bytes", ".kbytes", ".messages", ".size", ".level", ".ttl", ".fails", ".threshold"];

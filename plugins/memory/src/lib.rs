@@ -37,4 +37,8 @@ impl Plugin for Memory {
     fn parse(&self, params: &Params) -> Result<Arc<dyn Broker>, Vec<Fault>> {
         Ok(Arc::new(connect::MemoryBroker::new(params::Settings::parse(params)?)))
     }
+
+    fn public_params(&self) -> &'static [&'static str] {
+        &["store", "keep", "capacity", "latency", "max_message_bytes"]
+    }
 }

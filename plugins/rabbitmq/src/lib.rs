@@ -64,4 +64,8 @@ impl Plugin for RabbitMqPlugin {
         let settings = params::parse(params)?;
         Ok(Arc::new(connect::RabbitMq::new(settings)))
     }
+
+    fn public_params(&self) -> &'static [&'static str] {
+        &["vhost", "heartbeat", "unroutable", "persistent", "max_message_bytes"]
+    }
 }
