@@ -163,6 +163,7 @@ pub struct Flow {
     suspects: HashMap<i64, Moment>,
     /// Which topic the next claim names first.
     turn: usize,
+    last_path: Path,
 }
 
 impl Flow {
@@ -179,6 +180,7 @@ impl Flow {
             alone: None,
             suspects: HashMap::new(),
             turn: 0,
+            last_path: Path::Ready,
         }
     }
 
@@ -201,7 +203,7 @@ impl Flow {
         if budget == 0 || !self.wants_claim(now) {
             return None;
         }
-        let path = if self.claimable(Path::Due, now).next().is_some() { Path::Due } else { Path::Ready };
+        let path = self.next_path(now);
         let count = self.topics.len();
         let names: Vec<&Arc<str>> = self.topics.keys().collect();
         let rotated = (0..count).map(|i| names[(self.turn + i) % count]);
@@ -233,6 +235,7 @@ impl Flow {
             }
         }
         self.turn = self.turn.wrapping_add(1) % count.max(1);
+        self.last_path = path;
         self.last_no += 1;
         self.failed.clear();
         Some(ClaimPlan { no: self.last_no, path, on_dead: on_dead?, topics })
@@ -244,6 +247,13 @@ impl Flow {
             && !self.claims.iter().any(Claim::is_urgent)
             && (self.claimable(Path::Due, now).next().is_some()
                 || self.claimable(Path::Ready, now).next().is_some())
+    }
+
+    /// Retries first, but not twice while there are new events: a backlog that keeps failing must not starve them.
+    fn next_path(&self, now: Moment) -> Path {
+        let due = self.claimable(Path::Due, now).next().is_some();
+        let ready = self.claimable(Path::Ready, now).next().is_some();
+        if due && !(ready && self.last_path == Path::Due) { Path::Due } else { Path::Ready }
     }
 
     fn claimable(&self, path: Path, now: Moment) -> impl Iterator<Item = &Topic> {
