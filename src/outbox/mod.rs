@@ -7,6 +7,7 @@ pub mod message;
 pub mod retry;
 pub mod route;
 pub mod settle;
+pub mod share;
 
 pub use event::{Event, OnDead};
 pub use message::Shape;
