@@ -8,6 +8,9 @@
 //! 3. [`Flow::begin_claim`], the statement, [`Flow::claimed`],
 //! 4. [`Flow::next_group`]: events to hand to the publisher, all at once.
 //!
+//! Reports may come in while a statement is on its way. Statements run one after another, in the order of the calls,
+//! and at most one claim is unanswered.
+//!
 //! Invariants (held by `tests.rs`):
 //! - an event is handed over only after every earlier one of its topic and key in the flow has ended, and only
 //!   if none of them failed; so a later one never overtakes;

@@ -2,10 +2,12 @@
 //! run against a small model of the database.
 
 mod broker;
+mod claiming;
 mod database;
 mod dice;
+mod handing_over;
 mod history;
 mod owner;
-mod scenario;
+mod scene;
 mod world;
 mod writers;

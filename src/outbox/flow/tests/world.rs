@@ -283,7 +283,9 @@ impl World {
         if self.owners[index].gave_up || self.owners[index].claim_on_its_way() {
             return;
         }
-        self.send_settles(index);
+        if self.dice.percent(50) {
+            self.send_settles(index);
+        }
         let budget = self.dice.between(0, self.knobs.batch_events + 2);
         let owner = &mut self.owners[index];
         let wanted = owner.flow.wants_claim(self.now);
