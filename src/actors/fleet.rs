@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::outbox::share::share;
+use crate::outbox::share::{Share, share};
 
 /// A replica whose last heartbeat is older than this takes no part in sharing.
 pub(super) const ALIVE_WITHIN: Duration = Duration::from_secs(10);
@@ -18,16 +18,6 @@ pub struct Fleet {
     units: Vec<Arc<str>>,
     /// Others, and when each was last known to be alive.
     seen: Mutex<BTreeMap<Arc<str>, Instant>>,
-}
-
-/// Whose share a unit is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Share {
-    Mine,
-    /// Another replica's; when it was last known to be alive.
-    Others {
-        alive_at: Instant,
-    },
 }
 
 impl Fleet {
@@ -56,7 +46,7 @@ impl Fleet {
         let units: Vec<&str> = self.units.iter().map(|unit| &**unit).collect();
         let preferred = share(&units, &replicas).get(unit).map(|name| (*name).to_owned());
         match preferred.and_then(|name| seen.get(name.as_str()).copied()) {
-            Some(alive_at) => Share::Others { alive_at },
+            Some(alive_at) => Share::Other { heartbeat_age: alive_at.elapsed() },
             None => Share::Mine,
         }
     }

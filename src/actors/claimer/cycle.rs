@@ -27,6 +27,7 @@ use crate::outbox::OnDead;
 use crate::outbox::flow::{ClaimAnswer, ClaimPlan, FlowSettings, Path, Row};
 use crate::outbox::lease::{Lease, Moment};
 use crate::outbox::settle::Limits;
+use crate::outbox::share::Share;
 use crate::store::{self, ClaimRequest, KnownTopic, Store, StoreError, TopicRequest};
 use crate::telemetry;
 
@@ -47,6 +48,8 @@ pub(super) struct Cycle {
     routing: Routing,
     owned: Option<Owned>,
     seeking: Seeking,
+    /// When the replica whose share the lane is last let it lie.
+    let_lie: Option<Moment>,
     outflows: Outflows,
     /// Lives of the lane that were lost with something in flight.
     late: BTreeMap<u64, Outflows>,
@@ -82,6 +85,7 @@ impl Cycle {
             routing,
             owned: None,
             seeking: Seeking::new(now),
+            let_lie: None,
             late: BTreeMap::new(),
             life: 0,
             settling: Settling::default(),
@@ -186,7 +190,7 @@ impl Cycle {
         let lanes = self.store.lanes().await?;
         let left = lanes.iter().find(|row| row.lane == self.lane).map_or(Duration::MAX, |row| row.left);
         let share = self.settings.fleet.share(&self.settings.tenant.name);
-        if !self.seeking.looked(now, left, &share) {
+        if !self.seeking.looked(now, left, share) {
             return Ok(false);
         }
         let lease = self.settings.tenant.delivery.lease;
@@ -194,6 +198,7 @@ impl Cycle {
         // After a lost reply this token is forgotten: if the take was done, its lease runs out.
         let epoch = self.store.take(self.lane, owner, &self.settings.replica, lease, false).await?;
         let Some(epoch) = epoch else { return Ok(false) };
+        self.let_lie = (share != Share::Mine).then_some(now);
         telemetry::lane_taken(self.tenant(), self.lane, epoch);
         telemetry::lanes_owned(self.tenant(), 1);
         self.owned = Some(Owned::taken(owner, Lease::new(asked, lease), now));
@@ -265,7 +270,7 @@ impl Cycle {
             }
         }
         let share = self.settings.fleet.share(&self.settings.tenant.name);
-        owned.giving = self.draining || owned.should_give(&share);
+        owned.giving |= self.draining || owned.should_give(now, share, self.let_lie);
         if owned.giving {
             let empty = self.outflows.values().all(|outflow| outflow.flow.is_empty());
             return if empty && self.settling.is_empty() { self.give().await } else { Ok(false) };
@@ -442,6 +447,7 @@ impl Cycle {
         let Some(owned) = &self.owned else { return Ok(false) };
         let free = self.store.give(self.lane, owned.owner, Duration::ZERO).await?;
         telemetry::lane_given(self.tenant(), self.lane, free.unwrap_or(false));
+        self.let_lie = Some(clock::now());
         self.end_life();
         Ok(true)
     }

@@ -1,17 +1,14 @@
 //! Whether this replica owns the lane, and whether it should. Holds the state; the cycle sends the statements.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::actors::fleet::Share;
 use crate::outbox::lease::{Lease, Moment};
+use crate::outbox::share::{Decision, Holder, LaneView, Share, decide};
 
 /// How often a replica that does not own the lane looks at it.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
-
-/// A lane that is another replica's share is taken if that one left it free for this long.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How often the replica says that it lives. Three fit into the time after which it is taken for dead.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(3);
@@ -26,7 +23,7 @@ pub(super) struct Owned {
     /// Every token tried since the last certain answer, the current one included.
     pub(super) tried: Vec<Uuid>,
     pub(super) lease: Lease,
-    pub(super) since: Instant,
+    since: Moment,
     /// The claims of the owner before were taken back.
     pub(super) reclaimed: bool,
     /// A reply was lost: what the database knows of us is uncertain.
@@ -42,7 +39,7 @@ impl Owned {
             owner,
             tried: vec![owner],
             lease,
-            since: Instant::now(),
+            since: now,
             reclaimed: false,
             doubt: false,
             giving: false,
@@ -50,10 +47,10 @@ impl Owned {
         }
     }
 
-    /// Whether the lane should go to the replica whose share it is: that one was alive after we took it, so it is
-    /// no ghost of a process that was killed.
-    pub(super) fn should_give(&self, share: &Share) -> bool {
-        matches!(share, Share::Others { alive_at } if *alive_at > self.since)
+    /// Whether the lane should go to the replica whose share it is. `let_lie`: see [`LaneView`].
+    pub(super) fn should_give(&self, now: Moment, share: Share, let_lie: Option<Moment>) -> bool {
+        let lane = LaneView { share, holder: Holder::Me { since: self.since }, let_lie };
+        decide(&lane, now) == Decision::Give
     }
 }
 
@@ -70,7 +67,7 @@ impl Seeking {
     }
 
     /// A look found the lane free, or owned for `left` more. Returns whether to take it now.
-    pub(super) fn looked(&mut self, now: Moment, left: Duration, share: &Share) -> bool {
+    pub(super) fn looked(&mut self, now: Moment, left: Duration, share: Share) -> bool {
         // A lease that ends sooner than the next look is worth waiting for exactly.
         self.look_at = now.after(if left.is_zero() { LOOK } else { left.min(LOOK) });
         if !left.is_zero() {
@@ -78,40 +75,7 @@ impl Seeking {
             return false;
         }
         let since = *self.free_since.get_or_insert(now);
-        *share == Share::Mine || now.since(since) >= PATIENCE
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(ms: u64) -> Moment {
-        Moment::from_clock(Duration::from_millis(ms))
-    }
-
-    fn others(alive_at: Instant) -> Share {
-        Share::Others { alive_at }
-    }
-
-    #[test]
-    fn a_free_lane_is_taken_at_once_by_its_share_and_after_a_while_by_anybody() {
-        let mut seeking = Seeking::new(at(0));
-        assert!(seeking.looked(at(0), Duration::ZERO, &Share::Mine));
-        let ghost = others(Instant::now());
-        assert!(!seeking.looked(at(1_000), Duration::from_millis(300), &ghost));
-        assert_eq!(seeking.look_at, at(1_300), "looks again when the lease is over");
-        assert!(!seeking.looked(at(1_300), Duration::ZERO, &ghost));
-        assert!(!seeking.looked(at(4_299), Duration::ZERO, &ghost));
-        assert!(seeking.looked(at(4_300), Duration::ZERO, &ghost));
-    }
-
-    #[test]
-    fn a_lane_is_not_given_to_a_ghost() {
-        let before = Instant::now();
-        let owned = Owned::taken(Uuid::nil(), Lease::new(at(0), Duration::from_secs(15)), at(0));
-        assert!(!owned.should_give(&others(before)), "it has not been alive since we took the lane");
-        assert!(owned.should_give(&others(owned.since + Duration::from_millis(1))));
-        assert!(!owned.should_give(&Share::Mine));
+        let lane = LaneView { share, holder: Holder::Nobody { since }, let_lie: None };
+        decide(&lane, now) == Decision::Take
     }
 }

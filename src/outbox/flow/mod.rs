@@ -8,6 +8,9 @@
 //! 3. [`Flow::begin_claim`], the statement, [`Flow::claimed`],
 //! 4. [`Flow::next_group`]: events to hand to the publisher, all at once.
 //!
+//! Reports may come in while a statement is on its way. Statements run one after another, in the order of the calls,
+//! and at most one claim is unanswered.
+//!
 //! Invariants (held by `tests.rs`):
 //! - an event is handed over only after every earlier one of its topic and key in the flow has ended, and only
 //!   if none of them failed; so a later one never overtakes;
@@ -162,6 +165,7 @@ pub struct Flow {
     suspects: HashMap<i64, Moment>,
     /// Which topic the next claim names first.
     turn: usize,
+    last_path: Path,
 }
 
 impl Flow {
@@ -178,6 +182,7 @@ impl Flow {
             alone: None,
             suspects: HashMap::new(),
             turn: 0,
+            last_path: Path::Ready,
         }
     }
 
@@ -200,7 +205,7 @@ impl Flow {
         if budget == 0 || !self.wants_claim(now) {
             return None;
         }
-        let path = if self.claimable(Path::Due, now).next().is_some() { Path::Due } else { Path::Ready };
+        let path = self.next_path(now);
         let count = self.topics.len();
         let names: Vec<&Arc<str>> = self.topics.keys().collect();
         let chosen: Vec<(&Arc<str>, &Topic)> = (0..count)
@@ -225,6 +230,7 @@ impl Flow {
             }
         }
         self.turn = self.turn.wrapping_add(1) % count.max(1);
+        self.last_path = path;
         self.last_no += 1;
         self.failed.clear();
         Some(ClaimPlan { no: self.last_no, path, topics })
@@ -236,6 +242,13 @@ impl Flow {
             && !self.claims.iter().any(Claim::is_urgent)
             && (self.claimable(Path::Due, now).next().is_some()
                 || self.claimable(Path::Ready, now).next().is_some())
+    }
+
+    /// Retries first, but not twice while there are new events: a backlog that keeps failing must not starve them.
+    fn next_path(&self, now: Moment) -> Path {
+        let due = self.claimable(Path::Due, now).next().is_some();
+        let ready = self.claimable(Path::Ready, now).next().is_some();
+        if due && !(ready && self.last_path == Path::Due) { Path::Due } else { Path::Ready }
     }
 
     fn claimable(&self, path: Path, now: Moment) -> impl Iterator<Item = &Topic> {
