@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use outrider_test_support::daemon::Running;
 use tokio::task::JoinSet;
 
 use crate::args::Args;
 use crate::consumers;
-use crate::daemon::Running;
 use crate::numbers::grouped;
 use crate::progress::Progress;
 use crate::report::{self, Run};

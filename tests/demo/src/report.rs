@@ -127,7 +127,7 @@ pub(crate) fn print_further(clean: bool, stage: &Stage) {
 
 /// Where to look while everything runs.
 pub(crate) fn print_kept(stage: &Stage) {
-    let admin = format!("http://127.0.0.1:{}", stage.daemon.admin_port());
+    let admin = format!("http://{}", stage.daemon.admin());
     eprintln!("\neverything is still running; Ctrl-C stops it all");
     eprintln!("  metrics    {admin}/metrics   {admin}/healthz   {admin}/readyz");
     eprintln!("  config     {}", stage.daemon.config().display());
