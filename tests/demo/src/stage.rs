@@ -28,8 +28,8 @@ pub(crate) const TOPICS: [(&str, &str, &str); 3] = [
 /// Customers of a tenant; a customer is an ordering key.
 pub(crate) const CUSTOMERS: i32 = 60;
 
-/// Longer than the time between a kill and the second copies that come of it.
-pub(crate) const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
+/// Longer than outrider goes on trying one event, as its config check asks for.
+pub(crate) const DUPLICATE_WINDOW: Duration = Duration::from_secs(3600);
 
 /// More than one, so that order within a key is not order within the topic.
 const KAFKA_PARTITIONS: i32 = 3;
