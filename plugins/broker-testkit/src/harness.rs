@@ -11,6 +11,9 @@ use outrider_broker::{Message, Params, Plugin};
 /// A route's `to` table.
 pub type To = BTreeMap<String, String>;
 
+/// Turns a good message into a bad one.
+pub type Spoil = fn(&mut Message);
+
 /// What the protocol has. A feature that is off leaves out the part of a check that needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Features {
@@ -121,7 +124,7 @@ pub trait Harness: Send + Sync {
 
     /// Changes that turn a good message into one that the protocol can't carry (a destination, a header), each
     /// with a name. All of them have to be refused by the plugin before they reach the wire.
-    fn invalid(&self) -> Vec<(&'static str, fn(&mut Message))> {
+    fn invalid(&self) -> Vec<(&'static str, Spoil)> {
         Vec::new()
     }
 }

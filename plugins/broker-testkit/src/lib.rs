@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 
 pub use failure::Failure;
-pub use harness::{Features, Harness, Received, To};
+pub use harness::{Features, Harness, Received, Spoil, To};
 pub use messages::MARKER;
 
 use crate::scene::Scene;

@@ -12,7 +12,7 @@ use outrider_broker::{
     Broker, Cause, ConnectError, ConnectOptions, Connection, ErrorClass, Facts, Fault, Message, Outcome,
     Params, Plugin, Receipt, async_trait,
 };
-use outrider_broker_testkit::{Features, Harness, MARKER, Received, To, exercise, exercise_only};
+use outrider_broker_testkit::{Features, Harness, MARKER, Received, Spoil, To, exercise, exercise_only};
 use outrider_memory::{Memory, Store};
 use serde_json::json;
 
@@ -85,7 +85,7 @@ impl<P: Plugin> Harness for MemoryHarness<P> {
         Some(LIMIT)
     }
 
-    fn invalid(&self) -> Vec<(&'static str, fn(&mut Message))> {
+    fn invalid(&self) -> Vec<(&'static str, Spoil)> {
         vec![("empty name", |message| {
             message.destination = Arc::new(BTreeMap::from([("name".to_owned(), String::new())]));
         })]

@@ -3,7 +3,6 @@
 //! Addresses may hold passwords, so they are references to variables that [`variables`] sets.
 
 use std::fmt::Write;
-use std::fs;
 
 use anyhow::Result;
 
@@ -13,16 +12,10 @@ use crate::stage::{DUPLICATE_WINDOW, Stage, TENANTS};
 const LEASE: &str = "6s";
 const PUBLISH_DEADLINE: &str = "3s";
 
-/// Writes `outrider.toml` and `tenants/*.toml` into the stage's folder.
+/// Writes `outrider.toml` and `tenants/*.toml`.
 pub(crate) fn write(stage: &Stage) -> Result<()> {
-    let config = stage.daemon.config();
-    fs::create_dir_all(config.join("tenants"))?;
-    fs::write(config.join("outrider.toml"), main(stage))?;
-    for tenant in TENANTS {
-        let database = format!("database = {{ url = \"env:{}\" }}\n", variable(tenant));
-        fs::write(config.join("tenants").join(format!("{tenant}.toml")), database)?;
-    }
-    Ok(())
+    let database = |tenant| format!("database = {{ url = \"env:{}\" }}\n", variable(tenant));
+    stage.daemon.write(&main(stage), &TENANTS.map(|tenant| (tenant, database(tenant))))
 }
 
 /// What the references stand for.
@@ -44,10 +37,7 @@ fn variable(tenant: &str) -> String {
 
 fn main(stage: &Stage) -> String {
     let run = &stage.run;
-    let mut text = format!(
-        "[admin]\nlisten = \"127.0.0.1:{}\"\n\n[delivery]\nlease = \"{LEASE}\"\n",
-        stage.daemon.admin_port()
-    );
+    let mut text = format!("[delivery]\nlease = \"{LEASE}\"\n");
     let window =
         format!("url = \"env:DEMO_NATS_URL\", duplicate_window = \"{}s\"", DUPLICATE_WINDOW.as_secs());
     let brokers = [

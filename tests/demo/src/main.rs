@@ -9,7 +9,6 @@
 mod args;
 mod config;
 mod consumers;
-mod daemon;
 mod numbers;
 mod play;
 mod progress;

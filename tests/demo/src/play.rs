@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use outrider_test_support::daemon::Running;
 use tokio::task::JoinSet;
 
 use crate::args::Args;
 use crate::consumers;
-use crate::daemon::Running;
+use crate::numbers::grouped;
 use crate::progress::Progress;
 use crate::report::{self, Run};
 use crate::stage::Stage;
@@ -117,7 +118,8 @@ async fn act(
         progress.show(&glance, if kills == 0 { "" } else { ", killed once" });
 
         if kills == 0 && glance.effects_in_all() >= args.events / 2 {
-            progress.tell(&format!("kill -9 at {} delivered, and start again", glance.effects_in_all()));
+            progress
+                .tell(&format!("kill -9 at {} delivered, and start again", grouped(glance.effects_in_all())));
             daemon.kill().await?;
             *daemon = stage.daemon.start().await?;
             kills += 1;

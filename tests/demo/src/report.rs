@@ -1,22 +1,23 @@
 //! What the demo says at its end: the table, the JSON object, where to look.
 
 use anyhow::Result;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{Cell, CellAlignment, Table};
+use comfy_table::presets::NOTHING;
+use comfy_table::{Cell, CellAlignment, Table, TableComponent};
 use outrider_test_support::verify::{Counts, Verdict};
 use serde_json::{Map, Value, json};
 
 use crate::numbers::grouped;
 use crate::stage::{BROKERS, Stage, TENANTS};
 
+/// On two lines, so that a terminal of 80 columns holds them all.
 const COLUMNS: [&str; 7] = [
     "committed",
     "delivered",
     "lost",
-    "duplicates seen",
-    "left after inbox",
-    "order violations",
-    "rolled-back seen",
+    "duplicates\nseen",
+    "left after\nthe inbox",
+    "order\nviolations",
+    "rolled-back\nseen",
 ];
 
 /// A run that was judged.
@@ -33,7 +34,7 @@ impl Run {
     /// A line per tenant and broker, and the sum.
     pub(crate) fn print_table(&self) {
         let mut table = Table::new();
-        table.load_preset(UTF8_HORIZONTAL_ONLY);
+        table.load_preset(NOTHING).set_style(TableComponent::HeaderLines, '─');
         table.set_header(["tenant", "broker"].into_iter().chain(COLUMNS));
         for ((tenant, broker), counts) in &self.verdict.rows {
             table.add_row(row(if tenant.is_empty() { "(nobody)" } else { tenant }, broker, counts));
@@ -126,7 +127,7 @@ pub(crate) fn print_further(clean: bool, stage: &Stage) {
 
 /// Where to look while everything runs.
 pub(crate) fn print_kept(stage: &Stage) {
-    let admin = format!("http://127.0.0.1:{}", stage.daemon.admin_port());
+    let admin = format!("http://{}", stage.daemon.admin());
     eprintln!("\neverything is still running; Ctrl-C stops it all");
     eprintln!("  metrics    {admin}/metrics   {admin}/healthz   {admin}/readyz");
     eprintln!("  config     {}", stage.daemon.config().display());

@@ -1,19 +1,17 @@
 //! What has to be there before the play: databases, topics, a queue, a stream, the config. Names of one run are
 //! its own, so that runs can share servers; [`Stage::clear`] removes them again.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use outrider_servers::address;
 use outrider_test_support::consume::{kafka, nats, rabbitmq};
+use outrider_test_support::daemon::Daemon;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
-use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::args::Args;
 use crate::config;
-use crate::daemon::{self, Daemon};
 
 pub(crate) const TENANTS: [&str; 3] = ["acme", "globex", "initech"];
 
@@ -30,8 +28,8 @@ pub(crate) const TOPICS: [(&str, &str, &str); 3] = [
 /// Customers of a tenant; a customer is an ordering key.
 pub(crate) const CUSTOMERS: i32 = 60;
 
-/// Longer than the time between a kill and the second copies that come of it.
-pub(crate) const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
+/// Longer than outrider goes on trying one event, as its config check asks for.
+pub(crate) const DUPLICATE_WINDOW: Duration = Duration::from_secs(3600);
 
 /// More than one, so that order within a key is not order within the topic.
 const KAFKA_PARTITIONS: i32 = 3;
@@ -62,24 +60,19 @@ pub(crate) struct Stage {
     pub(crate) rabbitmq: String,
     pub(crate) nats: String,
     pub(crate) daemon: Daemon,
-    /// Config and log; gone with the stage.
-    folder: TempDir,
 }
 
 impl Stage {
     /// Makes everything and installs outrider's schema with `outrider migrate`.
     pub(crate) async fn set(args: &Args) -> Result<Stage> {
         let id = Uuid::new_v4().simple().to_string();
-        let folder = tempfile::Builder::new().prefix("outrider-demo-").tempdir().context("make a folder")?;
-        let admin = daemon::free_port().context("find a free port")?;
         let stage = Stage {
             run: format!("demo-{}", &id[..8]),
             postgres: address::postgres(),
             kafka: address::kafka(),
             rabbitmq: address::rabbitmq(),
             nats: address::nats(),
-            daemon: Daemon::new(&args.outrider, folder.path(), admin),
-            folder,
+            daemon: Daemon::new(&args.outrider)?,
         };
         if let Err(error) = stage.make().await {
             stage.clear().await;
@@ -91,7 +84,7 @@ impl Stage {
     async fn make(&self) -> Result<()> {
         eprintln!("demo: making three tenant databases, and topics, a queue and a stream ({}…)", self.run);
         tokio::try_join!(self.make_databases(), self.make_destinations())?;
-        config::write(self).context("write the config")?;
+        config::write(self)?;
         self.daemon.tell(config::variables(self));
         eprintln!("demo: outrider migrate");
         self.daemon.migrate().await
@@ -174,10 +167,6 @@ impl Stage {
             .flat_map(|tenant| topics().map(move |(topic, ..)| (tenant, topic)))
             .map(|(tenant, topic)| format!("{}.{tenant}.{topic}", self.run))
             .collect()
-    }
-
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
     }
 }
 

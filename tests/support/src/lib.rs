@@ -3,13 +3,14 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`database`] | a database of its own for each test |
+//! | [`database`] | a database of its own for each test, from a migrated template |
+//! | [`daemon`] | the `outrider` program as a process: start, kill, end |
 //! | [`consume`] | topics, queues and streams: make them, read them from the beginning |
-//! | [`database`] | a database per test, from a migrated template |
 //! | [`verify`] | committed against seen: lost, doubled, out of order, rolled back. Pure |
 //! | [`proxy`] | a TCP proxy that can cut, delay, refuse and fall silent |
 
 pub mod consume;
+pub mod daemon;
 pub mod database;
 pub mod verify;
 

@@ -2,12 +2,14 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
@@ -23,41 +25,58 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Lines of its output that are quoted.
 const QUOTED_LINES: usize = 15;
 
-/// How to run the program.
+/// The program with a config of its own, in a folder that is gone when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Daemon {
+pub struct Daemon {
     program: PathBuf,
-    folder: PathBuf,
+    folder: TempDir,
     admin: u16,
     variables: OnceLock<Vec<(String, String)>>,
 }
 
 /// A running daemon; killed when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub struct Running {
     child: Child,
 }
 
 impl Daemon {
-    pub(crate) fn new(program: &Path, folder: &Path, admin: u16) -> Daemon {
-        Daemon { program: program.to_owned(), folder: folder.to_owned(), admin, variables: OnceLock::new() }
+    /// Not started, and without a config.
+    pub fn new(program: &Path) -> Result<Daemon> {
+        let folder = tempfile::Builder::new().prefix("outrider-").tempdir().context("make a folder")?;
+        let admin = free_port().context("find a free port")?;
+        Ok(Daemon { program: program.to_owned(), folder, admin, variables: OnceLock::new() })
+    }
+
+    /// Writes `outrider.toml`, and a file for each tenant. The admin address is not set there: the daemon gets it as a
+    /// variable.
+    pub fn write(&self, main: &str, tenants: &[(&str, String)]) -> Result<()> {
+        let folder = self.config().join("tenants");
+        fs::create_dir_all(&folder).context("make the config's folder")?;
+        fs::write(self.config().join("outrider.toml"), main).context("write the config")?;
+        for (tenant, text) in tenants {
+            fs::write(folder.join(format!("{tenant}.toml")), text).context("write a tenant's config")?;
+        }
+        Ok(())
     }
 
     /// Environment variables that the config refers to. The first call counts.
-    pub(crate) fn tell(&self, variables: Vec<(String, String)>) {
+    pub fn tell(&self, variables: Vec<(String, String)>) {
         let _ = self.variables.set(variables);
     }
 
-    pub(crate) fn config(&self) -> PathBuf {
-        self.folder.join("config")
+    pub fn config(&self) -> PathBuf {
+        self.folder.path().join("config")
     }
 
-    pub(crate) fn log(&self) -> PathBuf {
-        self.folder.join("outrider.log")
+    /// Everything that it printed, over all its lives.
+    pub fn log(&self) -> PathBuf {
+        self.folder.path().join("outrider.log")
     }
 
-    pub(crate) fn admin_port(&self) -> u16 {
-        self.admin
+    /// Where `/metrics`, `/healthz` and `/readyz` are.
+    pub fn admin(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.admin).into()
     }
 
     fn command(&self, verb: &str) -> Result<Command> {
@@ -66,6 +85,7 @@ impl Daemon {
         command
             .args([verb, "--config"])
             .arg(self.config())
+            .env("OUTRIDER_ADMIN__LISTEN", self.admin().to_string())
             .envs(self.variables.get().into_iter().flatten().cloned())
             .stdin(Stdio::null())
             .stdout(log.try_clone().context("open the log")?)
@@ -74,7 +94,8 @@ impl Daemon {
         Ok(command)
     }
 
-    pub(crate) async fn migrate(&self) -> Result<()> {
+    /// `outrider migrate`.
+    pub async fn migrate(&self) -> Result<()> {
         let status = self.command("migrate")?.status().await.with_context(|| self.not_run())?;
         if !status.success() {
             bail!("run `outrider migrate`: {status}\n{}", self.quote());
@@ -83,7 +104,7 @@ impl Daemon {
     }
 
     /// Starts it and waits until it is ready.
-    pub(crate) async fn start(&self) -> Result<Running> {
+    pub async fn start(&self) -> Result<Running> {
         let mut running = Running { child: self.command("run")?.spawn().with_context(|| self.not_run())? };
         let deadline = Instant::now() + READY_WITHIN;
         while !self.is_ready().await {
@@ -103,8 +124,9 @@ impl Daemon {
         matches!(answer, Ok(Ok(answer)) if answer.starts_with("HTTP/1.1 200"))
     }
 
-    async fn ask(&self, path: &str) -> io::Result<String> {
-        let mut socket = TcpStream::connect(("127.0.0.1", self.admin)).await?;
+    /// The whole answer to a GET of one of the admin paths, head and body.
+    pub async fn ask(&self, path: &str) -> io::Result<String> {
+        let mut socket = TcpStream::connect(self.admin()).await?;
         let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
         socket.write_all(request.as_bytes()).await?;
         let mut answer = String::new();
@@ -113,11 +135,11 @@ impl Daemon {
     }
 
     fn not_run(&self) -> String {
-        format!("run `{}`; build it, or name it with `--outrider`", self.program.display())
+        format!("run `{}`; is it built?", self.program.display())
     }
 
     /// The end of its output.
-    pub(crate) fn quote(&self) -> String {
+    pub fn quote(&self) -> String {
         let log = fs::read_to_string(self.log()).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(QUOTED_LINES)..].join("\n")
@@ -126,17 +148,17 @@ impl Daemon {
 
 impl Running {
     /// How it ended, if it has.
-    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         self.child.try_wait().context("look after outrider")
     }
 
     /// SIGKILL: it gets no chance to do anything.
-    pub(crate) async fn kill(&mut self) -> Result<()> {
+    pub async fn kill(&mut self) -> Result<()> {
         self.child.kill().await.context("kill outrider")
     }
 
     /// SIGTERM, and how it ended. Killed when it does not end.
-    pub(crate) async fn end(mut self) -> Result<ExitStatus> {
+    pub async fn end(mut self) -> Result<ExitStatus> {
         if let Some(pid) = self.child.id() {
             let pid =
                 i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).context("read a pid")?;
@@ -153,6 +175,6 @@ impl Running {
 }
 
 /// A loopback port that nobody listens on at the moment.
-pub(crate) fn free_port() -> io::Result<u16> {
+fn free_port() -> io::Result<u16> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
