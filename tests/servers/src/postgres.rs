@@ -12,7 +12,7 @@ use crate::address::{POSTGRES_URL, POSTGRES18_URL};
 use crate::daemon::Daemon;
 use crate::holder::Holder;
 use crate::install::Install;
-use crate::place::User;
+use crate::place::{self, User};
 use crate::ports;
 use crate::process::Signal;
 use crate::server::Server;
@@ -45,6 +45,7 @@ pub(crate) fn start_for(holder: &Holder, install: &Install, version: Version) ->
     let folder = holder.server_folder(name)?;
     let user = User::for_postgres()?;
     if let Some(user) = user {
+        place::check_reachable(&folder)?;
         user.own(&folder)?;
     }
     let data = folder.join("data");
