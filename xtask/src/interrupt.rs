@@ -32,6 +32,7 @@ impl Interrupt {
         std::thread::spawn(move || {
             for raw in signals.forever() {
                 let is_first = !watched.came.swap(true, Ordering::Relaxed);
+                outrider_servers::give_up();
                 let signal = match Signal::from_named_raw(raw) {
                     Some(signal) if is_first => signal,
                     _ => Signal::KILL,

@@ -26,8 +26,12 @@ impl Progress {
         self.tell(what);
         let begun = Instant::now();
         let result = work();
-        let outcome = if result.is_ok() { "done" } else { "failed" };
-        self.tell(&format!("{what}: {outcome} in {:.1} s", begun.elapsed().as_secs_f64()));
+        let seconds = begun.elapsed().as_secs_f64();
+        match &result {
+            Ok(_) => self.tell(&format!("{what}: done in {seconds:.1} s")),
+            // With the cause, because what goes on beside it may take long until the command can end with it.
+            Err(cause) => self.tell(&format!("{what}: failed in {seconds:.1} s, to {cause:#}")),
+        }
         result
     }
 }

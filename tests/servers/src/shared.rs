@@ -77,7 +77,6 @@ impl Shared {
 
     fn keep_logs(&self) -> Result<()> {
         let folder = logs();
-        place::make(&folder)?;
         self.servers.iter().try_for_each(|server| server.keep_logs(&folder))
     }
 }
