@@ -2,11 +2,12 @@
 //!
 //! The first signal is passed on to what this program runs in its process group (cargo, tests, the demo), unless
 //! a terminal sent it there itself. A second one kills them. The servers have groups of their own: they are
-//! stopped by whoever holds them, last. Must not: end this process from the
-//! signal thread, for that would leave the servers behind.
+//! stopped by whoever holds them, last. Must not: end this process from the signal thread, for that would leave the
+//! servers behind.
 
-use std::io::IsTerminal;
-use std::sync::{Arc, Condvar, Mutex};
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 use outrider_servers::process::{Signal, group_descendants};
@@ -19,7 +20,7 @@ pub(crate) const EXIT_CODE: u8 = 130;
 /// Whether a signal came.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt {
-    came: Arc<(Mutex<bool>, Condvar)>,
+    came: Arc<AtomicBool>,
 }
 
 impl Interrupt {
@@ -30,12 +31,15 @@ impl Interrupt {
         let watched = interrupt.clone();
         std::thread::spawn(move || {
             for raw in signals.forever() {
-                let is_first = watched.note();
+                let is_first = !watched.came.swap(true, Ordering::Relaxed);
+                outrider_servers::give_up();
                 let signal = match Signal::from_named_raw(raw) {
                     Some(signal) if is_first => signal,
                     _ => Signal::KILL,
                 };
-                eprintln!("interrupted: stopping{}", if is_first { "; once more kills" } else { " at once" });
+                // A terminal that was closed takes no text: that must not end this thread.
+                let text = if is_first { "stopping; once more kills" } else { "stopping at once" };
+                let _ = writeln!(std::io::stderr(), "interrupted: {text}");
                 if !(is_first && raw == SIGINT && std::io::stderr().is_terminal()) {
                     group_descendants().iter().for_each(|child| child.signal(signal));
                 }
@@ -44,16 +48,8 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Says whether this is the first signal.
-    fn note(&self) -> bool {
-        let (came, changed) = &*self.came;
-        let mut came = came.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        changed.notify_all();
-        !std::mem::replace(&mut came, true)
-    }
-
     pub(crate) fn came(&self) -> bool {
-        *self.came.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.came.load(Ordering::Relaxed)
     }
 
     /// Fails once a signal came.
@@ -62,14 +58,5 @@ impl Interrupt {
             bail!("go on: interrupted");
         }
         Ok(())
-    }
-
-    /// Blocks until a signal comes.
-    pub(crate) fn wait(&self) {
-        let (came, changed) = &*self.came;
-        let mut came = came.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        while !*came {
-            came = changed.wait(came).unwrap_or_else(|poisoned| poisoned.into_inner());
-        }
     }
 }

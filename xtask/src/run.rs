@@ -1,13 +1,13 @@
 //! `cargo xtask demo` and `bench`: servers, the built daemon, and a program that uses both.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 use outrider_servers::kafka::Tuning;
 
 use crate::cargo;
-use crate::interrupt::{self, Interrupt};
+use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::setup;
 
@@ -73,10 +73,7 @@ pub(crate) fn run(
     progress: &Progress,
     interrupt: &Interrupt,
 ) -> Result<ExitCode> {
-    let has = |flags: &[&str]| {
-        arguments.iter().any(|argument| flags.iter().any(|flag| OsStr::new(flag) == argument))
-    };
-    if has(&["--help", "-h"]) {
+    if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
         program.build()?;
         return Ok(cargo::exit_code(program.command(arguments)?.status().context("show the help")?));
     }
@@ -88,14 +85,7 @@ pub(crate) fn run(
     progress.tell(&format!("{}: run", program.use_name()));
     let status = command.status().with_context(|| format!("run `{}`", program.package()))?;
     progress.tell(&format!("{}: ended", program.use_name()));
-    let keep = has(&["--keep"]);
-    if keep && status.success() && !interrupt.came() {
-        progress.tell("the servers stay until Ctrl-C");
-        interrupt.wait();
-    }
     drop(servers);
-    if interrupt.came() && !keep {
-        return Ok(ExitCode::from(interrupt::EXIT_CODE));
-    }
+    // Also after a Ctrl-C: the program knows best what that means to it, and with --keep it is a good end.
     Ok(cargo::exit_code(status))
 }

@@ -8,6 +8,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -16,8 +17,18 @@ use crate::process::{Process, Signal, holds_within};
 
 /// How long a program may take to end before it is killed; Kafka takes up to 2 s, a busy machine more.
 const STOPS_WITHIN: Duration = Duration::from_secs(30);
+/// How long a program that neither ends nor answers is waited for. A guard against one that hangs, far above what
+/// any needs: RabbitMQ starts with 6 s of work, and took over 3 minutes where 20 others wanted the two cores.
+const READY_WITHIN: Duration = Duration::from_secs(600);
 /// Enough lines to hold the cause of a failed start.
 const TAIL_LINES: usize = 15;
+
+static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+/// Makes every wait for a starting server fail from now on, for a process that was told to end.
+pub fn give_up() {
+    GIVEN_UP.store(true, Ordering::Relaxed);
+}
 
 /// How a program is run and ended.
 pub(crate) struct Daemon {
@@ -29,7 +40,6 @@ pub(crate) struct Daemon {
     /// Ends it at once, with nothing of it left in the system.
     end_by: Signal,
     is_ready: Box<dyn Fn() -> bool + Send + Sync>,
-    ready_within: Duration,
     running: Option<(Child, Process)>,
 }
 
@@ -55,7 +65,6 @@ impl Daemon {
             stop_by: Signal::TERM,
             end_by: Signal::KILL,
             is_ready: Box::new(|| true),
-            ready_within: Duration::from_secs(60),
             running: None,
         })
     }
@@ -65,12 +74,8 @@ impl Daemon {
         self
     }
 
-    pub(crate) fn ready_when(
-        mut self,
-        limit: Duration,
-        is_ready: impl Fn() -> bool + Send + Sync + 'static,
-    ) -> Daemon {
-        (self.ready_within, self.is_ready) = (limit, Box::new(is_ready));
+    pub(crate) fn ready_when(mut self, is_ready: impl Fn() -> bool + Send + Sync + 'static) -> Daemon {
+        self.is_ready = Box::new(is_ready);
         self
     }
 
@@ -93,12 +98,15 @@ impl Daemon {
     pub(crate) fn wait_ready(&self) -> Result<()> {
         let runs = || self.process().is_some_and(Process::is_alive);
         let mut ready = false;
-        holds_within(self.ready_within, || {
+        holds_within(READY_WITHIN, || {
             ready = runs() && (self.is_ready)();
-            ready || !runs()
+            ready || !runs() || GIVEN_UP.load(Ordering::Relaxed)
         });
         if ready {
             return Ok(());
+        }
+        if GIVEN_UP.load(Ordering::Relaxed) {
+            bail!("start `{}`: interrupted", self.program);
         }
         let what = if runs() { "did not answer in time" } else { "ended at its start" };
         bail!("start `{}`: it {what}; the end of its log:\n{}", self.program, self.log_tail())

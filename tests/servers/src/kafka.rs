@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -16,8 +15,6 @@ use crate::{ports, probe};
 
 /// Any 16 bytes in base64 do: each node is a cluster of its own.
 const CLUSTER_ID: &str = "MkU3OEVBNTcwNTJENDM2Qk";
-/// The JVM alone takes 2 s of one core, and shares the machine with compilers.
-const READY_WITHIN: Duration = Duration::from_secs(180);
 
 /// What the JVM is tuned for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +55,7 @@ pub(crate) fn start_for(holder: &Holder, install: &Install, tuning: Tuning) -> R
     let mut command = java(&kafka, tuning);
     command.arg("kafka.Kafka").arg(&properties).current_dir(&folder);
     let daemon = Daemon::new("kafka", command, &folder.join("kafka.log"))?
-        .ready_when(READY_WITHIN, move || probe::kafka_answers(port));
+        .ready_when(move || probe::kafka_answers(port));
     let ports = [("kafka", port), ("controller", controller)].into();
     Server::start("kafka", folder, ports, vec![(KAFKA_BOOTSTRAP, format!("127.0.0.1:{port}"))], vec![daemon])
 }

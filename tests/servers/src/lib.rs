@@ -26,6 +26,7 @@ pub mod rabbitmq;
 mod server;
 pub mod shared;
 
+pub use daemon::give_up;
 pub use install::Install;
 pub use process::Signal;
 pub use server::Server;

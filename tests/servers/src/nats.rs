@@ -1,7 +1,6 @@
 //! A private NATS server with JetStream on file storage.
 
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::Result;
 
@@ -11,9 +10,6 @@ use crate::holder::Holder;
 use crate::install::Install;
 use crate::server::Server;
 use crate::{ports, probe};
-
-/// It needs 0.1 s; after a kill it reads its streams first.
-const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// Starts a new, empty one for the calling process. Ready in 0.1 s.
 ///
@@ -31,7 +27,7 @@ pub(crate) fn start_for(holder: &Holder, install: &Install) -> Result<Server> {
     command.args(["-a", "127.0.0.1", "-p", &port.to_string(), "-m", &monitor.to_string()]);
     command.args(["-js", "-sd"]).arg(folder.join("data")).current_dir(&folder);
     let daemon = Daemon::new("nats-server", command, &folder.join("nats.log"))?
-        .ready_when(READY_WITHIN, move || probe::listens(port) && probe::http_is_ok(monitor, "/healthz", ""));
+        .ready_when(move || probe::listens(port) && probe::http_is_ok(monitor, "/healthz", ""));
     let ports = [("nats", port), ("monitor", monitor)].into();
     Server::start("nats", folder, ports, vec![(NATS_URL, format!("nats://127.0.0.1:{port}"))], vec![daemon])
 }

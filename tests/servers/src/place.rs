@@ -78,18 +78,23 @@ impl User {
         }
     }
 
-    /// Hands `folder` over to this user, after a check that it can be reached.
+    /// Hands `folder` over to this user.
     pub(crate) fn own(self, folder: &Path) -> Result<()> {
-        if let Some(parent) = unreachable_parent(folder) {
-            bail!(
-                "let the user `postgres` reach `{}`: `{}` is closed to other users; set {PRIVATE_DIR} to a folder \
-                 that is not",
-                folder.display(),
-                parent.display()
-            );
-        }
         chown(folder, Some(self.uid), Some(self.gid))
             .with_context(|| format!("hand `{}` over to the user `postgres`", folder.display()))
+    }
+}
+
+/// Checks that the user whom PostgreSQL runs as can get to `folder`.
+pub(crate) fn check_reachable(folder: &Path) -> Result<()> {
+    match unreachable_parent(folder) {
+        Some(parent) if is_root() => bail!(
+            "let the user `postgres` reach `{}`: `{}` is closed to other users; set {PRIVATE_DIR} to a folder that \
+             is not",
+            folder.display(),
+            parent.display()
+        ),
+        _ => Ok(()),
     }
 }
 

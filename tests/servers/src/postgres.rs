@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -12,7 +11,7 @@ use crate::address::{POSTGRES_URL, POSTGRES18_URL};
 use crate::daemon::Daemon;
 use crate::holder::Holder;
 use crate::install::Install;
-use crate::place::User;
+use crate::place::{self, User};
 use crate::ports;
 use crate::process::Signal;
 use crate::server::Server;
@@ -25,9 +24,6 @@ pub enum Version {
     /// 18, which may be absent.
     Eighteen,
 }
-
-/// Replaying the log after a kill included, on a busy machine.
-const READY_WITHIN: Duration = Duration::from_secs(120);
 
 /// Starts a new, empty one for the calling process. Ready in about a second.
 ///
@@ -45,6 +41,7 @@ pub(crate) fn start_for(holder: &Holder, install: &Install, version: Version) ->
     let folder = holder.server_folder(name)?;
     let user = User::for_postgres()?;
     if let Some(user) = user {
+        place::check_reachable(&folder)?;
         user.own(&folder)?;
     }
     let data = folder.join("data");
@@ -68,7 +65,7 @@ pub(crate) fn start_for(holder: &Holder, install: &Install, version: Version) ->
     let daemon = Daemon::new("postgres", command, &folder.join(format!("{name}.log")))?
         // SIGINT is its fast shutdown. SIGQUIT ends it at once, and unlike SIGKILL leaves no shared memory behind.
         .stopped_by(Signal::INT, Signal::QUIT)
-        .ready_when(READY_WITHIN, move || says_ready(&pid_file));
+        .ready_when(move || says_ready(&pid_file));
     let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
     Server::start(name, folder, [("postgres", port)].into(), vec![(variable, url)], vec![daemon])
 }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -14,9 +13,6 @@ use crate::install::{Install, RabbitMq};
 use crate::server::Server;
 use crate::{place, ports, probe};
 
-/// It takes 6 to 10 s on a quiet machine.
-const READY_WITHIN: Duration = Duration::from_secs(180);
-const EPMD_READY_WITHIN: Duration = Duration::from_secs(30);
 /// `guest:guest`, in base64.
 const CREDENTIALS: &str = "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n";
 /// Distribution on loopback alone; epmd is started here, for one that Erlang starts outlives the node.
@@ -56,9 +52,9 @@ pub(crate) fn start_for(holder: &Holder, install: &Install) -> Result<Server> {
     let Ports { amqp, management, epmd, distribution } = ports;
     let daemons = vec![
         Daemon::new("epmd", epmd_command(&rabbitmq, &folder, epmd), &folder.join("epmd.log"))?
-            .ready_when(EPMD_READY_WITHIN, move || probe::listens(epmd)),
+            .ready_when(move || probe::listens(epmd)),
         Daemon::new("rabbitmq", node_command(&rabbitmq, &folder, ports), &folder.join("rabbitmq.log"))?
-            .ready_when(READY_WITHIN, move || {
+            .ready_when(move || {
                 probe::amqp_answers(amqp) && probe::http_is_ok(management, "/api/overview", CREDENTIALS)
             }),
     ];
@@ -76,7 +72,7 @@ fn configuration(ports: Ports) -> String {
     format!(
         "listeners.tcp.1 = 127.0.0.1:{}
 loopback_users.guest = true
-log.file.level = warning
+log.console.level = info
 management.tcp.ip = 127.0.0.1
 management.tcp.port = {}
 vm_memory_high_watermark.absolute = 1GB
@@ -110,7 +106,7 @@ fn node_command(rabbitmq: &RabbitMq, folder: &Path, ports: Ports) -> Command {
     command.env("RABBITMQ_NODENAME", format!("outrider{}@localhost", ports.amqp));
     command.env("RABBITMQ_DIST_PORT", ports.distribution.to_string());
     command.env("RABBITMQ_MNESIA_BASE", folder.join("mnesia"));
-    command.env("RABBITMQ_LOG_BASE", folder.join("log"));
+    command.env("RABBITMQ_LOG_BASE", folder.join("log")).env("RABBITMQ_LOGS", "-");
     command.env("RABBITMQ_CONFIG_FILE", folder.join("rabbitmq.conf"));
     command.env("RABBITMQ_ADVANCED_CONFIG_FILE", folder.join("advanced.config"));
     command.env("RABBITMQ_ENABLED_PLUGINS_FILE", folder.join("enabled_plugins"));

@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use crate::daemon::Daemon;
 use crate::holder::{ProcessRecord, ServerRecord};
 use crate::process::{Process, Signal};
+use crate::{place, shared};
 
 /// A server that this process started.
 #[derive(Debug)]
@@ -36,7 +37,15 @@ impl Server {
         daemons: Vec<Daemon>,
     ) -> Result<Server> {
         let mut server = Server { name: name.to_owned(), folder, ports, variables, daemons, outlives: false };
-        server.restart()?;
+        if let Err(cause) = server.restart() {
+            let logs = shared::logs();
+            return Err(match server.keep_logs(&logs) {
+                Ok(()) => {
+                    cause.context(format!("start a private server, whose logs are in `{}`", logs.display()))
+                }
+                Err(_) => cause,
+            });
+        }
         Ok(server)
     }
 
@@ -131,6 +140,7 @@ impl Server {
 
     /// Moves its logs to the folder `to`, over older ones.
     pub(crate) fn keep_logs(&self, to: &Path) -> Result<()> {
+        place::make(to)?;
         let entries = fs::read_dir(&self.folder).context("read the server's folder")?;
         for entry in entries.flatten() {
             let path = entry.path();

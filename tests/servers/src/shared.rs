@@ -41,6 +41,8 @@ impl Shared {
     }
 
     fn start_for(holder: Holder, install: &Install, tuning: Tuning) -> Result<Shared> {
+        // Known at once, and not only when the slower servers are up.
+        place::check_reachable(holder.folder())?;
         let results = std::thread::scope(|scope| {
             let mut starting = vec![
                 scope.spawn(|| rabbitmq::start_for(&holder, install)),
@@ -75,7 +77,6 @@ impl Shared {
 
     fn keep_logs(&self) -> Result<()> {
         let folder = logs();
-        place::make(&folder)?;
         self.servers.iter().try_for_each(|server| server.keep_logs(&folder))
     }
 }

@@ -89,8 +89,7 @@ fn a_start_that_fails_shows_the_log() {
     let mut command = Command::new(Install::locate().nats().unwrap());
     command.args(["-a", "127.0.0.1", "-p", &server.port("nats").unwrap().to_string()]);
     let log = server.folder().join("second.log");
-    let mut second =
-        crate::daemon::Daemon::new("nats-server", command, &log).unwrap().ready_when(DEADLINE, || false);
+    let mut second = crate::daemon::Daemon::new("nats-server", command, &log).unwrap().ready_when(|| false);
     second.start().unwrap();
     let text = second.wait_ready().unwrap_err().to_string();
     assert!(text.contains("ended at its start") && text.contains("address already in use"), "{text}");

@@ -13,6 +13,8 @@ use crate::place;
 const KAFKA: &str = "4.4.0";
 /// The logger Kafka is given; the newest of the line that its logging interface loads.
 const SLF4J: &str = "1.7.36";
+/// In full, for the short form makes Maven look at a dozen other plugins first, and hides why that failed.
+const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 
 /// Where the jars are, once they are there.
 pub(super) fn jars(install: &Install) -> PathBuf {
@@ -44,7 +46,8 @@ pub fn ensure(install: &Install, report: &dyn Fn(&str)) -> Result<()> {
     command.args([
         "--batch-mode",
         "--quiet",
-        "dependency:copy-dependencies",
+        "-Dstyle.color=never",
+        COPY,
         "-DincludeScope=runtime",
         "--file",
     ]);

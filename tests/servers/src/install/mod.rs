@@ -129,7 +129,7 @@ impl Install {
 }
 
 fn missing(what: &str, remedy: &str) -> String {
-    format!("find {what}: it is not installed; `cargo xtask servers up` installs it (by {remedy})")
+    format!("find {what}: it is not installed (Debian: {remedy}; `cargo xtask servers up` does that)")
 }
 
 fn folder_names(folder: &Path) -> Vec<String> {
