@@ -24,15 +24,13 @@ pub(crate) async fn publish(link: &Link, messages: &[Message], deadline: Instant
             Err(refused) => batch.outcomes[index] = Some(refused),
         }
     }
-    let rest = match link.trouble() {
-        Some(cause) => cause,
-        None => batch.run(link, deadline).await,
-    };
-    batch
-        .outcomes
-        .into_iter()
-        .map(|outcome| outcome.unwrap_or_else(|| Outcome::NotSent(rest.clone())))
-        .collect()
+    if let Err(cause) = batch.run(link, deadline).await {
+        for (index, _) in batch.open.drain(..) {
+            batch.outcomes[index] = Some(Outcome::NotSent(cause.clone()));
+        }
+    }
+    let settled = batch.outcomes.into_iter();
+    settled.map(|outcome| outcome.expect("what is not open any more has an outcome")).collect()
 }
 
 struct Batch {
@@ -42,29 +40,38 @@ struct Batch {
 }
 
 impl Batch {
-    /// Publishes until everything has an outcome. Returns why that is not so, for what is left.
-    async fn run(&mut self, link: &Link, deadline: Instant) -> Cause {
+    /// Publishes until everything has an outcome. The error is why what is left was not handed over.
+    async fn run(&mut self, link: &Link, deadline: Instant) -> Result<(), Cause> {
+        if self.open.is_empty() {
+            return Ok(());
+        }
+        if let Some(cause) = link.trouble() {
+            return Err(cause);
+        }
         let cut = send::cut(deadline);
         if cut <= Instant::now() {
-            return Cause::broker(ErrorClass::Timeout, "the deadline had passed before the message was sent");
+            let text = "the deadline had passed before the message was sent";
+            return Err(Cause::broker(ErrorClass::Timeout, text));
         }
         let Ok(mut lease) = timeout_at(cut.into(), link.pool.lease(&link.connection)).await else {
             let text =
                 "all channels of the connection are busy; it has more batches than it can send in time";
-            return Cause::broker(ErrorClass::ClientFull, text);
+            return Err(Cause::broker(ErrorClass::ClientFull, text));
         };
         while !self.open.is_empty() {
             if let Some(cause) = link.trouble() {
-                return cause;
+                return Err(cause);
             }
             let channel = match timeout_at(cut.into(), lease.channel()).await {
                 Ok(Ok(channel)) => channel,
                 Ok(Err(error)) => {
-                    // The library can't open one on a living connection: only a new connection helps.
-                    link.socket.kill();
-                    return classify::cause(&error);
+                    // Where the library can't open one on a living connection, only a new connection helps.
+                    if !matches!(error.kind(), lapin::ErrorKind::ChannelsLimitReached) {
+                        link.socket.kill();
+                    }
+                    return Err(classify::cause(&error));
                 }
-                Err(_) => return link.stall(),
+                Err(_) => return Err(link.stall()),
             };
             let length = self.next_run(link);
             let run: Vec<&Envelope> = self.open[..length].iter().map(|(_, envelope)| envelope).collect();
@@ -81,8 +88,7 @@ impl Batch {
             }
         }
         lease.give_back();
-        // Nothing is left that it could be the cause of.
-        link.stall()
+        Ok(())
     }
 
     /// How many of the open messages, from the first, travel together.

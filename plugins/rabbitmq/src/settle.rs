@@ -117,3 +117,6 @@ fn returned(returned: &Returned, envelope: &Envelope, unroutable: Unroutable) ->
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
