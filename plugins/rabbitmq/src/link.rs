@@ -17,11 +17,12 @@ use tokio::sync::watch;
 use tokio::time::timeout_at;
 use uuid::Uuid;
 
+use crate::flight::Times;
 use crate::params::Settings;
 use crate::pool::{self, Pool};
 use crate::socket::Socket;
 use crate::wire::Limits;
-use crate::{classify, publish, send};
+use crate::{classify, publish};
 
 /// Names remembered at most, of exchanges and of suspects. Routes name a handful of exchanges; a template with the
 /// event's key in it could name any number. Past it everything is learned again.
@@ -59,7 +60,7 @@ pub(crate) struct Link {
     pub(crate) pool: Pool,
     /// Why the broker has blocked publishers, while it has.
     blocked: watch::Receiver<Option<String>>,
-    /// Exchanges that took a message on this connection.
+    /// Exchanges to which the broker let this connection publish.
     proven: Mutex<HashSet<String>>,
     /// The broker's size limit in bytes, once it named it; 0 before.
     size_limit: AtomicUsize,
@@ -151,9 +152,9 @@ impl Link {
         }
     }
 
-    /// Forgets what was proven about the exchanges for which `doubtful` says so.
-    pub(crate) fn doubt(&self, doubtful: impl Fn(&str) -> bool) {
-        lock(&self.proven).retain(|exchange| !doubtful(exchange));
+    /// Forgets that an exchange was proven.
+    pub(crate) fn doubt(&self, exchange: &str) {
+        lock(&self.proven).remove(exchange);
     }
 
     /// Closes a channel with answers outstanding on it, so that they turn up nowhere. A broker that does not
@@ -204,8 +205,9 @@ impl Connection for Link {
         }
         let mut blocked = self.blocked.clone();
         tokio::select! {
-            answer = timeout_at(send::cut(deadline).into(), self.ask()) => match answer {
-                Ok(answer) => answer,
+            answer = timeout_at(Times::until(deadline).cut.into(), self.ask()) => match answer {
+                // It may take the first message and block with it; that is said before the confirm.
+                Ok(answer) => answer.and_then(|()| self.blocked().map_or(Ok(()), Err)),
                 Err(_) => {
                     let cause = self.stall();
                     self.socket.kill();
@@ -233,7 +235,7 @@ impl Connection for Link {
         // While blocked the library writes nothing, not even its goodbye.
         if was_alive && self.blocked().is_none() {
             let closing = self.connection.close(REPLY_SUCCESS, "OK".into());
-            if let Ok(Ok(())) = timeout_at(send::cut(deadline).into(), closing).await {
+            if let Ok(Ok(())) = timeout_at(Times::until(deadline).cut.into(), closing).await {
                 self.socket.release();
             }
         }

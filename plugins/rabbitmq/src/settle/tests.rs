@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::*;
 use crate::wire::Limits;
 
-fn envelope(exchange: &str, bytes: usize) -> Envelope {
+fn envelope(exchange: &str, bytes: usize) -> Arc<Envelope> {
     let message = Message {
         id: Uuid::now_v7(),
         seq: 1,
@@ -26,7 +26,7 @@ fn envelope(exchange: &str, bytes: usize) -> Envelope {
         payload: vec![0; bytes].into(),
         redelivery: false,
     };
-    Envelope::new(&message, true, Limits { payload: None, frame: 131_072 }).expect("a good message")
+    Arc::new(Envelope::new(&message, true, Limits { payload: None, frame: 131_072 }).expect("a good message"))
 }
 
 fn lost(code: AMQPSoftError, text: &str) -> Answer {
@@ -38,15 +38,16 @@ fn broken() -> Error {
 }
 
 fn report(answers: Vec<Answer>) -> Report {
-    Report { answers, returned: HashMap::new(), stranger: false, timed_out: false }
+    Report { answers, ..Report::default() }
 }
 
-fn settle(run: &[Envelope], report: &Report) -> Vec<Outcome> {
+fn settle(run: &[Arc<Envelope>], report: &Report) -> Vec<Outcome> {
     let stall = Cause::broker(ErrorClass::Timeout, "late");
-    outcomes(&run.iter().collect::<Vec<_>>(), report, Unroutable::Wait, &stall)
+    let messages: Vec<_> = run.iter().cloned().enumerate().collect();
+    outcomes(&messages, report, Unroutable::Wait, &stall)
 }
 
-fn returns(run: &[Envelope], which: &[usize]) -> HashMap<String, Returned> {
+fn returns(run: &[Arc<Envelope>], which: &[usize]) -> HashMap<String, Returned> {
     let no_route = || Returned { code: 312, text: "NO_ROUTE".to_owned() };
     which.iter().map(|index| (run[*index].id.to_string(), no_route())).collect()
 }

@@ -6,5 +6,6 @@ mod channels;
 mod conformance;
 mod connecting;
 mod limits;
+mod private;
 mod returns;
 mod silence;
