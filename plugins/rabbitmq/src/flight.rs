@@ -16,8 +16,8 @@ use lapin::protocol::AMQPError;
 use lapin::{Channel, Confirmation, Error, ErrorKind, PublisherConfirm};
 use tokio::time::timeout_at;
 
+use crate::link::Link;
 use crate::pool;
-use crate::socket::Socket;
 use crate::wire::Envelope;
 
 /// Part of a batch's time, at most, that is kept back to find out what a missing answer means.
@@ -76,8 +76,8 @@ pub(crate) struct Report {
     pub(crate) stranger: bool,
     /// Not all answers were in when time ran out.
     pub(crate) timed_out: bool,
-    /// The broker had processed all of it by then, and only confirms are missing.
-    pub(crate) processed: bool,
+    /// It was all written, and when time ran out the broker answered something else.
+    pub(crate) broker_answers: bool,
 }
 
 impl Report {
@@ -142,7 +142,7 @@ impl Flight {
     }
 
     /// Waits until the broker has processed what was handed over; its confirms may come later, for they wait for
-    /// queues. An error: the broker closed the channel over it, or the connection broke.
+    /// queues. An error: the broker closed the channel over it, or the connection broke. Cancel safe.
     pub(crate) async fn vetted(&mut self) -> Result<(), Error> {
         while let Some((index, result)) = self.sending.next().await {
             self.sent(index, result);
@@ -152,16 +152,15 @@ impl Flight {
 
     /// Waits for the answers. If something is not even written when time runs out, the connection is killed, and
     /// the library says what it had not written.
-    pub(crate) async fn collect(&mut self, socket: &Socket, times: Times) {
+    pub(crate) async fn collect(&mut self, link: &Link, times: Times) {
         if timeout_at(times.cut.into(), self.answers()).await.is_ok() {
             return;
         }
         self.report.timed_out = true;
         if self.sending.is_empty() {
-            self.report.processed =
-                matches!(timeout_at(times.last.into(), pool::sync(&self.channel)).await, Ok(Ok(())));
+            self.report.broker_answers = link.answers(times.last).await;
         } else {
-            socket.kill();
+            link.socket.kill();
             let rest = async {
                 while let Some((index, result)) = self.sending.next().await {
                     self.sent(index, result);

@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use futures_util::future::join;
 use futures_util::{Stream, StreamExt};
 use lapin::options::BasicPublishOptions;
 use lapin::{BasicProperties, Channel, Event};
 use outrider_broker::{Cause, Connection, ErrorClass, Message, Outcome};
 use tokio::sync::watch;
-use tokio::time::timeout_at;
+use tokio::time::{timeout, timeout_at};
 use uuid::Uuid;
 
 use crate::flight::Times;
@@ -55,7 +56,7 @@ impl Suspects {
 pub(crate) struct Link {
     pub(crate) settings: Arc<Settings>,
     pub(crate) suspects: Arc<Suspects>,
-    pub(crate) connection: lapin::Connection,
+    pub(crate) connection: Arc<lapin::Connection>,
     pub(crate) socket: Arc<Socket>,
     pub(crate) pool: Pool,
     /// Why the broker has blocked publishers, while it has.
@@ -82,7 +83,7 @@ impl Link {
         Link {
             settings,
             suspects,
-            connection,
+            connection: Arc::new(connection),
             socket,
             pool: Pool::new(first),
             blocked,
@@ -157,17 +158,32 @@ impl Link {
         lock(&self.proven).remove(exchange);
     }
 
-    /// Closes a channel with answers outstanding on it, so that they turn up nowhere. A broker that does not
-    /// even answer that is gone, and so is then the connection.
+    /// Whether the broker answers by `last`, on a channel that nothing can hold up.
+    pub(crate) async fn answers(&self, last: Instant) -> bool {
+        match timeout_at(last.into(), pool::open(&self.connection)).await {
+            Ok(Ok(channel)) => {
+                self.pool.keep(channel);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Closes a channel with answers outstanding on it, so that they turn up nowhere. A channel can be held up by
+    /// one queue; a broker that does not open another one either is gone, and with it the connection.
     pub(crate) fn retire(&self, channel: Channel) {
         if !channel.status().connected() {
             return;
         }
-        let (socket, patience) = (Arc::clone(&self.socket), self.patience);
+        let (connection, socket) = (Arc::clone(&self.connection), Arc::clone(&self.socket));
+        let patience = self.patience;
         tokio::spawn(async move {
-            let closing = channel.close(REPLY_SUCCESS, "OK".into());
-            if tokio::time::timeout(patience, closing).await.is_err() {
-                tracing::debug!("the broker did not close a channel in time; ending the connection");
+            let closing = timeout(patience, channel.close(REPLY_SUCCESS, "OK".into()));
+            let opening = timeout(patience, pool::open(&connection));
+            if let (Err(_), Err(_)) = join(closing, opening).await {
+                tracing::debug!(
+                    "the broker neither closed a channel nor opened one in time; ending the connection"
+                );
                 socket.kill();
             }
         });

@@ -5,12 +5,11 @@
 //! first message for an exchange that this connection has not used, and a suspect. Must not: publish a message twice.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lapin::protocol::AMQPError;
 use outrider_broker::{Cause, ErrorClass, Message, Outcome};
-use tokio::time::timeout_at;
+use tokio::time::{timeout, timeout_at};
 
 use crate::flight::{Answer, Flight, Times};
 use crate::link::Link;
@@ -18,12 +17,17 @@ use crate::pool::MAX_CHANNELS;
 use crate::wire::Envelope;
 use crate::{classify, settle};
 
+/// How long the rest of a batch waits for the verdict on one message, at most. A broker answers in milliseconds;
+/// one whose channel is held up by a queue may take for ever.
+const VET_PATIENCE: Duration = Duration::from_secs(1);
+
 pub(crate) async fn publish(link: &Link, messages: &[Message], deadline: Instant) -> Vec<Outcome> {
     let limits = link.limits();
     let mut batch = Batch {
         link,
         times: Times::until(deadline),
         waiting: VecDeque::new(),
+        main: None,
         flights: Vec::new(),
         outcomes: vec![None; messages.len()],
     };
@@ -47,7 +51,9 @@ struct Batch<'a> {
     times: Times,
     /// What was not handed over yet, in order, with its place in the batch.
     waiting: VecDeque<(usize, Envelope)>,
-    /// One for each channel in use.
+    /// The channel of what needs no vetting.
+    main: Option<Flight>,
+    /// Channels of what was vetted, or is held up.
     flights: Vec<Flight>,
     outcomes: Vec<Option<Outcome>>,
 }
@@ -71,8 +77,9 @@ impl Batch<'_> {
             return Err(Cause::broker(ErrorClass::ClientFull, text));
         };
         let handed_over = self.hand_over().await;
-        let (socket, times) = (&self.link.socket, self.times);
-        join_all(self.flights.iter_mut().map(|flight| flight.collect(socket, times))).await;
+        self.flights.extend(self.main.take());
+        let (link, times) = (self.link, self.times);
+        join_all(self.flights.iter_mut().map(|flight| flight.collect(link, times))).await;
         for flight in std::mem::take(&mut self.flights) {
             self.settle(flight);
         }
@@ -80,25 +87,21 @@ impl Batch<'_> {
     }
 
     async fn hand_over(&mut self) -> Result<(), Cause> {
-        while let Some((place, envelope)) = self.waiting.pop_front() {
+        while let Some((_, envelope)) = self.waiting.front() {
             let vet =
                 !self.link.is_proven(envelope.exchange.as_str()) || self.link.suspects.contains(&envelope.id);
-            let channel = match self.flights.is_empty() || vet {
-                true => match self.channel().await {
-                    Ok(channel) => Some(channel),
-                    Err(cause) => {
-                        self.waiting.push_front((place, envelope));
-                        return Err(cause);
-                    }
-                },
+            let channel = match vet || self.main.is_none() {
+                true => Some(self.channel().await?),
                 false => None,
             };
-            if vet {
-                self.vet(Flight::new(channel.expect("taken above")), place, envelope).await?;
-                continue;
+            let Some((place, envelope)) = self.waiting.pop_front() else { break };
+            match channel.map(Flight::new) {
+                Some(flight) if vet => self.vet(flight, place, envelope).await,
+                flight => {
+                    let main = self.main.take().or(flight);
+                    self.main.insert(main.expect("taken above")).hand_over(place, envelope).await;
+                }
             }
-            self.flights.extend(channel.map(Flight::new));
-            self.flights[0].hand_over(place, envelope).await;
         }
         Ok(())
     }
@@ -110,7 +113,7 @@ impl Batch<'_> {
         }
         if self.flights.len() == MAX_CHANNELS {
             let mut oldest = self.flights.remove(0);
-            oldest.collect(&self.link.socket, self.times).await;
+            oldest.collect(self.link, self.times).await;
             self.settle(oldest);
         }
         match timeout_at(self.times.cut.into(), self.link.pool.take(&self.link.connection)).await {
@@ -126,38 +129,45 @@ impl Batch<'_> {
         }
     }
 
-    /// Hands over a message alone. The error: time ran out meanwhile.
-    async fn vet(&mut self, mut flight: Flight, place: usize, envelope: Envelope) -> Result<(), Cause> {
-        let (id, exchange) = (envelope.id, envelope.exchange.clone());
+    /// Hands over a message alone, and waits for the broker's verdict for a while.
+    async fn vet(&mut self, mut flight: Flight, place: usize, envelope: Envelope) {
+        let (id, exchange, routing_key) =
+            (envelope.id, envelope.exchange.clone(), envelope.routing_key.clone());
         flight.hand_over(place, envelope).await;
-        match timeout_at(self.times.cut.into(), flight.vetted()).await {
+        let left = self.times.cut.saturating_duration_since(Instant::now());
+        match timeout(VET_PATIENCE.min(left / 2), flight.vetted()).await {
             Ok(Ok(())) => {
                 self.link.prove(exchange.as_str());
                 self.link.suspects.clear_of_suspicion(&id);
-                self.flights.push(flight);
-                Ok(())
+                match self.main {
+                    None => self.main = Some(flight),
+                    Some(_) => self.flights.push(flight),
+                }
             }
             Ok(Err(_)) => {
-                flight.collect(&self.link.socket, self.times).await;
+                flight.collect(self.link, self.times).await;
                 if let Some(reply) = flight.report.closing_reply().cloned() {
-                    self.spare(&reply);
+                    self.spare(&classify::reply(&reply), |envelope| {
+                        classify::names(&reply, envelope.exchange.as_str(), envelope.routing_key.as_str())
+                    });
                 }
                 self.settle(flight);
-                Ok(())
             }
+            // Held up by a queue, or the broker is gone: the rest of the batch will show which.
             Err(_) => {
                 self.flights.push(flight);
-                Err(self.link.stall())
+                self.spare(&stuck(), |envelope| {
+                    envelope.exchange == exchange && envelope.routing_key == routing_key
+                });
             }
         }
     }
 
-    /// The broker has just said no to a destination: the others for it need not ask.
-    fn spare(&mut self, reply: &AMQPError) {
-        let cause = classify::reply(reply);
+    /// What waits for a destination with trouble of its own need not try.
+    fn spare(&mut self, cause: &Cause, spared: impl Fn(&Envelope) -> bool) {
         let outcomes = &mut self.outcomes;
         self.waiting.retain(|(place, envelope)| {
-            let spared = classify::names(reply, envelope.exchange.as_str(), envelope.routing_key.as_str());
+            let spared = spared(envelope);
             if spared {
                 outcomes[*place] = Some(Outcome::NotSent(cause.clone()));
             }
@@ -168,7 +178,7 @@ impl Batch<'_> {
     /// Turns a collected flight into outcomes, and its channel into an idle one if nothing is outstanding on it.
     fn settle(&mut self, flight: Flight) {
         learn(self.link, &flight);
-        let stall = match flight.report.processed {
+        let stall = match flight.report.broker_answers {
             true => stuck(),
             false => self.link.stall(),
         };
@@ -190,8 +200,14 @@ fn stuck() -> Cause {
     Cause::destination(ErrorClass::Timeout, text)
 }
 
-/// Remembers what a closed channel showed about exchanges, the size limit and the messages on it.
+/// Remembers what a channel showed about exchanges, the size limit and the messages on it.
 fn learn(link: &Link, flight: &Flight) {
+    if let ([(_, envelope)], [Answer::Acked { .. } | Answer::Nacked]) =
+        (&flight.messages[..], &flight.report.answers[..])
+    {
+        // Also where the verdict came too late to be waited for.
+        link.prove(envelope.exchange.as_str());
+    }
     let Some(reply) = flight.report.closing_reply() else { return };
     let limit = classify::size_limit(reply);
     if let Some(limit) = limit {
