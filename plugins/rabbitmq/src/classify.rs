@@ -174,3 +174,6 @@ pub(crate) fn names(reply: &AMQPError, exchange: &str, routing_key: &str) -> boo
 fn line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_TEXT_CHARS).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,9 +8,9 @@
 //! | `connect` | opening a connection, and the true reason why not |
 //! | `socket` | the way to end a connection so that nothing buffered leaves any more |
 //! | `pool` | confirm channels, a bounded number, made on demand |
-//! | `send` | one run of messages on one channel: hand over, collect confirms and returns |
-//! | `settle` | what the answers of a run mean for each of its messages; pure |
-//! | `publish` | a batch as a sequence of runs |
+//! | `flight` | messages on one channel: hand over, collect confirms and returns |
+//! | `settle` | what the answers of a flight mean for each of its messages; pure |
+//! | `publish` | a batch over one or more channels |
 //! | `link` | the live connection: what the other files share, probe, close |
 //! | `classify` | `lapin`'s errors and AMQP's reply codes as the contract's classes |
 //!
@@ -18,15 +18,15 @@
 //!
 //! Every message is published `mandatory` on a channel in confirm mode, and only an ack without a return
 //! confirms it. The client library hands a return to whichever confirm completes next, so a confirm on
-//! its own proves nothing about its own message: returns are matched by `message_id` once the run's
-//! answers are in ([`settle`]).
+//! its own proves nothing about its own message: returns are matched by `message_id` once the
+//! channel's answers are in ([`settle`]).
 //!
 //! # One bad message among good ones
 //!
 //! A missing exchange, one without write permission or a message over the broker's size limit closes the
 //! channel, and all confirms still open on it are lost. So everything that can be is checked before the
-//! wire, the first message for an exchange that this connection did not use yet travels alone, and so does
-//! a message that was on a channel when it closed for a reason that names nobody.
+//! wire, and the first message for an exchange that this connection did not use yet is alone on its channel until
+//! the broker has processed it, and so is one that was on a channel when it closed for a reason that names nobody.
 //!
 //! Must not: use the library's own reconnecting (it replays and renumbers confirms behind our back), publish a
 //! message twice by itself, or show a URL, payload or header value.
@@ -34,11 +34,11 @@
 mod address;
 mod classify;
 mod connect;
+mod flight;
 mod link;
 mod params;
 mod pool;
 mod publish;
-mod send;
 mod settle;
 mod socket;
 mod wire;

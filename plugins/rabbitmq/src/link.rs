@@ -9,19 +9,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use futures_util::future::join;
 use futures_util::{Stream, StreamExt};
 use lapin::options::BasicPublishOptions;
 use lapin::{BasicProperties, Channel, Event};
 use outrider_broker::{Cause, Connection, ErrorClass, Message, Outcome};
 use tokio::sync::watch;
-use tokio::time::timeout_at;
+use tokio::time::{timeout, timeout_at};
 use uuid::Uuid;
 
+use crate::flight::Times;
 use crate::params::Settings;
 use crate::pool::{self, Pool};
 use crate::socket::Socket;
 use crate::wire::Limits;
-use crate::{classify, publish, send};
+use crate::{classify, publish};
 
 /// Names remembered at most, of exchanges and of suspects. Routes name a handful of exchanges; a template with the
 /// event's key in it could name any number. Past it everything is learned again.
@@ -54,12 +56,12 @@ impl Suspects {
 pub(crate) struct Link {
     pub(crate) settings: Arc<Settings>,
     pub(crate) suspects: Arc<Suspects>,
-    pub(crate) connection: lapin::Connection,
+    pub(crate) connection: Arc<lapin::Connection>,
     pub(crate) socket: Arc<Socket>,
     pub(crate) pool: Pool,
     /// Why the broker has blocked publishers, while it has.
     blocked: watch::Receiver<Option<String>>,
-    /// Exchanges that took a message on this connection.
+    /// Exchanges to which the broker let this connection publish.
     proven: Mutex<HashSet<String>>,
     /// The broker's size limit in bytes, once it named it; 0 before.
     size_limit: AtomicUsize,
@@ -81,7 +83,7 @@ impl Link {
         Link {
             settings,
             suspects,
-            connection,
+            connection: Arc::new(connection),
             socket,
             pool: Pool::new(first),
             blocked,
@@ -151,22 +153,37 @@ impl Link {
         }
     }
 
-    /// Forgets what was proven about the exchanges for which `doubtful` says so.
-    pub(crate) fn doubt(&self, doubtful: impl Fn(&str) -> bool) {
-        lock(&self.proven).retain(|exchange| !doubtful(exchange));
+    /// Forgets that an exchange was proven.
+    pub(crate) fn doubt(&self, exchange: &str) {
+        lock(&self.proven).remove(exchange);
     }
 
-    /// Closes a channel with answers outstanding on it, so that they turn up nowhere. A broker that does not
-    /// even answer that is gone, and so is then the connection.
+    /// Whether the broker answers by `last`, on a channel that nothing can hold up.
+    pub(crate) async fn answers(&self, last: Instant) -> bool {
+        match timeout_at(last.into(), pool::open(&self.connection)).await {
+            Ok(Ok(channel)) => {
+                self.pool.keep(channel);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Closes a channel with answers outstanding on it, so that they turn up nowhere. A channel can be held up by
+    /// one queue; a broker that does not open another one either is gone, and with it the connection.
     pub(crate) fn retire(&self, channel: Channel) {
         if !channel.status().connected() {
             return;
         }
-        let (socket, patience) = (Arc::clone(&self.socket), self.patience);
+        let (connection, socket) = (Arc::clone(&self.connection), Arc::clone(&self.socket));
+        let patience = self.patience;
         tokio::spawn(async move {
-            let closing = channel.close(REPLY_SUCCESS, "OK".into());
-            if tokio::time::timeout(patience, closing).await.is_err() {
-                tracing::debug!("the broker did not close a channel in time; ending the connection");
+            let closing = timeout(patience, channel.close(REPLY_SUCCESS, "OK".into()));
+            let opening = timeout(patience, pool::open(&connection));
+            if let (Err(_), Err(_)) = join(closing, opening).await {
+                tracing::debug!(
+                    "the broker neither closed a channel nor opened one in time; ending the connection"
+                );
                 socket.kill();
             }
         });
@@ -204,8 +221,9 @@ impl Connection for Link {
         }
         let mut blocked = self.blocked.clone();
         tokio::select! {
-            answer = timeout_at(send::cut(deadline).into(), self.ask()) => match answer {
-                Ok(answer) => answer,
+            answer = timeout_at(Times::until(deadline).cut.into(), self.ask()) => match answer {
+                // It may take the first message and block with it; that is said before the confirm.
+                Ok(answer) => answer.and_then(|()| self.blocked().map_or(Ok(()), Err)),
                 Err(_) => {
                     let cause = self.stall();
                     self.socket.kill();
@@ -233,7 +251,7 @@ impl Connection for Link {
         // While blocked the library writes nothing, not even its goodbye.
         if was_alive && self.blocked().is_none() {
             let closing = self.connection.close(REPLY_SUCCESS, "OK".into());
-            if let Ok(Ok(())) = timeout_at(send::cut(deadline).into(), closing).await {
+            if let Ok(Ok(())) = timeout_at(Times::until(deadline).cut.into(), closing).await {
                 self.socket.release();
             }
         }

@@ -1,4 +1,4 @@
-//! Channels in confirm mode: a bounded number, opened on demand, each used by one batch at a time.
+//! Channels in confirm mode, opened on demand and kept for the next batch, and how many batches run at once.
 //!
 //! Invariant: a channel comes back only when every confirm on it is in, so that no answer of an earlier batch
 //! can turn up among a later one's. Must not: publish.
@@ -9,25 +9,45 @@ use lapin::options::ConfirmSelectOptions;
 use lapin::{Channel, Connection, Error};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Channels on one connection, and so batches at once. A batch is up to some hundred messages, so this keeps more
-/// in flight than the rate of one connection needs; twice as many would only cost the broker memory.
+/// Batches at once on one connection, channels that one batch may use at once, and idle channels that are kept. A
+/// batch is up to some hundred messages on one channel, so this keeps more in flight than the rate of one
+/// connection needs; twice as many would only cost the broker memory.
 pub(crate) const MAX_CHANNELS: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Pool {
-    permits: Semaphore,
+    batches: Semaphore,
     idle: Mutex<Vec<Channel>>,
 }
 
 impl Pool {
     pub(crate) fn new(first: Channel) -> Self {
-        Pool { permits: Semaphore::new(MAX_CHANNELS), idle: Mutex::new(vec![first]) }
+        Pool { batches: Semaphore::new(MAX_CHANNELS), idle: Mutex::new(vec![first]) }
     }
 
-    /// Waits for the right to use a channel.
-    pub(crate) async fn lease<'a>(&'a self, connection: &'a Connection) -> Lease<'a> {
-        let permit = self.permits.acquire().await.expect("the semaphore is never closed");
-        Lease { pool: self, connection, channel: None, _permit: permit }
+    /// Waits until one more batch may run; it does until the permit is dropped.
+    pub(crate) async fn admit(&self) -> SemaphorePermit<'_> {
+        self.batches.acquire().await.expect("the semaphore is never closed")
+    }
+
+    /// An idle channel, or a new one. Not bounded in time.
+    pub(crate) async fn take(&self, connection: &Connection) -> Result<Channel, Error> {
+        loop {
+            let idle = self.idle().pop();
+            match idle {
+                Some(channel) if channel.status().connected() => return Ok(channel),
+                Some(_) => {}
+                None => return open(connection).await,
+            }
+        }
+    }
+
+    /// Keeps a channel for the next batch. Only when every confirm on it is in.
+    pub(crate) fn keep(&self, channel: Channel) {
+        let mut idle = self.idle();
+        if channel.status().connected() && idle.len() < MAX_CHANNELS {
+            idle.push(channel);
+        }
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Channel>> {
@@ -35,45 +55,16 @@ impl Pool {
     }
 }
 
-/// The right to use one channel at a time. What is left in it when it is dropped closes.
-#[derive(Debug)]
-pub(crate) struct Lease<'a> {
-    pool: &'a Pool,
-    connection: &'a Connection,
-    channel: Option<Channel>,
-    _permit: SemaphorePermit<'a>,
-}
-
-impl Lease<'_> {
-    /// The leased channel, an idle one, or a new one. Not bounded in time.
-    pub(crate) async fn channel(&mut self) -> Result<Channel, Error> {
-        let channel = match self.channel.take().or_else(|| self.pool.idle().pop()) {
-            Some(channel) if channel.status().connected() => channel,
-            _ => open(self.connection).await?,
-        };
-        self.channel = Some(channel.clone());
-        Ok(channel)
-    }
-
-    /// Takes the channel out of use.
-    pub(crate) fn give_up(&mut self) -> Option<Channel> {
-        self.channel.take()
-    }
-
-    /// Puts the channel back for the next batch. Only when every confirm on it is in.
-    pub(crate) fn give_back(mut self) {
-        if let Some(channel) = self.channel.take()
-            && channel.status().connected()
-        {
-            self.pool.idle().push(channel);
-        }
-    }
-}
-
 /// Opens a channel and selects confirms on it. A channel without them would answer each publish at once, with
 /// nothing in it.
 pub(crate) async fn open(connection: &Connection) -> Result<Channel, Error> {
     let channel = connection.create_channel().await?;
-    channel.confirm_select(ConfirmSelectOptions { nowait: false }).await?;
+    sync(&channel).await?;
     Ok(channel)
+}
+
+/// Selects confirms, which may be done over and over: the answer says that the broker has processed everything that
+/// was written on the channel before, and did not close it over that.
+pub(crate) async fn sync(channel: &Channel) -> Result<(), Error> {
+    channel.confirm_select(ConfirmSelectOptions { nowait: false }).await
 }

@@ -1,4 +1,4 @@
-//! What the answers of a run mean for each of its messages. Pure.
+//! What the answers of a flight mean for each of its messages. Pure.
 //!
 //! # Why an ack may be believed
 //!
@@ -7,27 +7,29 @@
 //!
 //! - An ack without a return found no return waiting, so its own message's one, had there been any, is on a
 //!   confirm that completed earlier, and so in [`Report::returned`].
-//! - When every message of the run has been acked or nacked, each return was followed by at least one completed
+//! - When every message of the flight has been acked or nacked, each return was followed by at least one completed
 //!   confirm, so none is waiting any more, and `returned` has them all.
-//! - An ack that carries another message's return, in a run whose rest is lost, proves nothing: unknown.
+//! - An ack that carries another message's return, in a flight whose rest is lost, proves nothing: unknown.
+
+use std::sync::Arc;
 
 use outrider_broker::{Cause, ErrorClass, Outcome, Receipt, Refusal, Scope};
 
 use crate::classify;
+use crate::flight::{Answer, Report, Returned};
 use crate::params::Unroutable;
-use crate::send::{Answer, Report, Returned};
 use crate::wire::Envelope;
 
-/// One outcome for each message of `run`, in order. `stall` is why an answer may be missing when time ran out.
+/// One outcome for each message of a flight, in order. `stall` is why an answer may be missing when time ran out.
 pub(crate) fn outcomes(
-    run: &[&Envelope],
+    messages: &[(usize, Arc<Envelope>)],
     report: &Report,
     unroutable: Unroutable,
     stall: &Cause,
 ) -> Vec<Outcome> {
     let whole = report.is_whole();
-    let mut outcomes = Vec::with_capacity(run.len());
-    for (envelope, answer) in run.iter().zip(&report.answers) {
+    let mut outcomes = Vec::with_capacity(messages.len());
+    for ((_, envelope), answer) in messages.iter().zip(&report.answers) {
         let outcome = match (report.returned.get(&envelope.id.to_string()), answer) {
             (Some(returned), _) => self::returned(returned, envelope, unroutable),
             (None, Answer::Acked { carries_return }) => acked(*carries_return, whole, report.stranger),
@@ -40,7 +42,7 @@ pub(crate) fn outcomes(
             (None, Answer::Silent | Answer::Unwritten) => Outcome::Unknown(stall.clone()),
             (None, Answer::Lost(error)) => match over_limit(envelope, report) {
                 Some(refused) => refused,
-                None => lost(run.len() == 1, envelope, report)
+                None => lost(messages.len() == 1, envelope, report)
                     .unwrap_or_else(|| Outcome::Unknown(classify::cause(error))),
             },
             (None, Answer::NotHandedOver(error)) => match over_limit(envelope, report) {
@@ -117,3 +119,6 @@ fn returned(returned: &Returned, envelope: &Envelope, unroutable: Unroutable) ->
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

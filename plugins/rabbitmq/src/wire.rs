@@ -10,6 +10,7 @@ use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 use outrider_broker::{Cause, ErrorClass, Message, Outcome, Refusal};
 use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 use crate::classify;
 
@@ -24,6 +25,11 @@ const ROUTING_HEADERS: &[&str] = &["CC", "BCC"];
 const APP_ID: &str = "outrider";
 
 const PERSISTENT: u8 = 2;
+
+/// Bytes of a frame that are left free: 8 for its type, channel, length and end mark, the rest for headers that the
+/// broker adds on the way to a consumer (`x-delivery-count`, `x-death`), whose client would end its connection over
+/// a frame that is too large.
+const FRAME_RESERVE_BYTES: usize = 8 + 1024;
 
 /// Sizes in bytes that a message has to keep to.
 #[derive(Clone, Copy, Debug)]
@@ -58,12 +64,10 @@ impl Envelope {
         let kind = short("type", &message.kind)?;
         let content_type = short("content type", &message.content_type)?;
 
-        // Class, weight, body size and flags; then the properties that are always there.
-        let mut bytes = 14
-            + 9
-            + 1
-            + [&*message.kind, &*message.content_type, APP_ID].map(|s| 1 + s.len()).iter().sum::<usize>();
-        bytes += 1 + uuid::fmt::Hyphenated::LENGTH;
+        // What is always there: class, weight, body size, flags, time, delivery mode, id, the headers' length.
+        let mut bytes = 2 + 2 + 8 + 2 + 8 + 1 + (1 + Hyphenated::LENGTH) + 4;
+        bytes +=
+            [APP_ID, &message.kind, &message.content_type].map(|text| 1 + text.len()).iter().sum::<usize>();
         let mut headers = FieldTable::default();
         for (name, value) in &message.headers {
             if ROUTING_HEADERS.contains(&&**name) {
@@ -78,12 +82,11 @@ impl Envelope {
                 AMQPValue::LongString(LongString::from(value.as_str())),
             );
         }
-        bytes += 4;
-        if bytes + FRAME_OVERHEAD_BYTES > limits.frame {
+        let room = limits.frame.saturating_sub(FRAME_RESERVE_BYTES);
+        if bytes > room {
             let text = format!(
-                "headers and properties are {bytes} bytes and have to fit into one frame of {}: send fewer headers, or \
-                 raise the broker's `frame_max`",
-                limits.frame
+                "headers and properties are {bytes} bytes and the limit {room}, so that they fit into one frame: send \
+                 fewer headers, or raise the broker's `frame_max`"
             );
             let cause = Cause::event(ErrorClass::TooLarge, text);
             return Err(Outcome::Refused(Refusal { cause, permanent: true }));
@@ -106,9 +109,6 @@ impl Envelope {
     }
 }
 
-/// Type, channel, length and end mark of a frame.
-const FRAME_OVERHEAD_BYTES: usize = 8;
-
 fn short(what: &str, value: &str) -> Result<ShortString, Outcome> {
     ShortString::try_new(value).map_err(|_| {
         invalid(format!(
@@ -121,3 +121,6 @@ fn short(what: &str, value: &str) -> Result<ShortString, Outcome> {
 fn invalid(text: String) -> Outcome {
     Outcome::Refused(Refusal { cause: Cause::event(ErrorClass::Invalid, text), permanent: true })
 }
+
+#[cfg(test)]
+mod tests;
