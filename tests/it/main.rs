@@ -4,6 +4,7 @@
 
 mod backpressure;
 mod cli;
+mod cli_database;
 mod cli_fixture;
 mod config;
 mod config_broken;
