@@ -291,10 +291,10 @@ impl Cycle {
     }
 
     async fn pass_horizon(&mut self, now: Moment) -> Result<(), StoreError> {
-        let passed = self
-            .outflows
-            .values_mut()
-            .fold(false, |passed, outflow| outflow.flow.pass_horizon(now) || passed);
+        let mut passed = false;
+        for outflow in self.outflows.values_mut() {
+            passed |= outflow.flow.pass_horizon(now);
+        }
         if passed {
             let writer = self.store.oldest_writer().await?;
             let writer = writer.and_then(|writer| Some((writer.pid?, writer.age?)));

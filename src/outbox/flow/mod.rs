@@ -572,7 +572,11 @@ impl Flow {
     /// Lets floors pass long transactions. True if one was passed: order is not promised for its events.
     pub fn pass_horizon(&mut self, now: Moment) -> bool {
         let horizon = self.settings.order_horizon;
-        self.topics.values_mut().fold(false, |passed, topic| topic.pass_horizon(now, horizon) || passed)
+        let mut passed = false;
+        for topic in self.topics.values_mut() {
+            passed |= topic.pass_horizon(now, horizon);
+        }
+        passed
     }
 
     /// Topics that are claimed from, each with its floor.
