@@ -9,7 +9,6 @@ use crate::outbox::settle::Verdict;
 use super::scene::{answer, at, claim, discover, flow, group, refused, rows, settings, settle, ticket};
 
 #[test]
-<<<<<<< Updated upstream
 fn each_topic_is_claimed_with_its_own_policy() {
     let mut flow = flow(["a", "c"]);
     flow.discovered(&"b".into(), OnDead::Skip, true, None);
@@ -21,14 +20,6 @@ fn each_topic_is_claimed_with_its_own_policy() {
     }
     let (block, skip) = (OnDead::Block, OnDead::Skip);
     assert_eq!(claimed, [[("a".into(), block), ("b".into(), skip), ("c".into(), block)]]);
-=======
-fn a_claim_names_the_policy_of_each_topic() {
-    let mut flow = flow(["a", "c"]);
-    flow.discovered(&"b".into(), OnDead::Skip, true, None);
-    let plan = flow.begin_claim(at(0), 100).unwrap();
-    let policies: Vec<_> = plan.topics.iter().map(|part| (&*part.topic, part.on_dead)).collect();
-    assert_eq!(policies, [("a", OnDead::Block), ("b", OnDead::Skip), ("c", OnDead::Block)]);
->>>>>>> Stashed changes
 }
 
 #[test]

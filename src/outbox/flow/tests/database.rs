@@ -161,22 +161,12 @@ impl Database {
         if plan.path == Path::Due {
             beside.extend(&window);
         }
-<<<<<<< Updated upstream
         let policy = |seq: &i64| {
             let topic = &self.rows[seq].topic;
             plan.topics.iter().find(|part| part.topic == *topic).map_or(OnDead::Block, |part| part.on_dead)
         };
         let blocked: BTreeSet<i64> =
             window.iter().copied().filter(|seq| self.blocked(*seq, policy(seq), &beside)).collect();
-=======
-        let policy = |seq| {
-            let topic = &self.rows[&seq].topic;
-            let part = plan.topics.iter().find(|part| part.topic == *topic);
-            part.expect("its topic was named").on_dead
-        };
-        let blocked: BTreeSet<i64> =
-            window.iter().copied().filter(|seq| self.blocked(*seq, policy(*seq), &beside)).collect();
->>>>>>> Stashed changes
         let free: Vec<i64> = window.iter().copied().filter(|seq| !blocked.contains(seq)).collect();
         let rows = window.iter().map(|seq| self.answer(*seq, blocked.contains(seq))).collect();
         for seq in &blocked {

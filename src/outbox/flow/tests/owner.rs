@@ -100,12 +100,7 @@ impl Owner {
 
     pub(super) fn give_up(&mut self) {
         self.gave_up = true;
-        for (token, forgotten) in self.flow.abandon() {
-            let waits = |end: &End| !end.handed_over && !end.settled && end.verdict.is_none();
-            let waiting = self.ends.iter().filter(|((other, _), end)| *other == token && waits(end));
-            // Released and blocked ones that no settle has taken yet have an end already.
-            assert!(forgotten <= waiting.count(), "permits of {token}");
-        }
+        self.flow.abandon();
         self.sent.retain(|statement| matches!(statement, Statement::Settle(_)));
         self.replies.retain(|reply| matches!(reply, Reply::Settle { .. }));
     }
