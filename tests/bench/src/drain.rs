@@ -74,7 +74,9 @@ pub(crate) struct Figure {
     pub(crate) events_per_second: f64,
     /// Receipts: batches that were settled as sent.
     pub(crate) batches: i64,
-    /// Transactions of the whole database per batch: claim and settle make two, the rest is overhead.
+    /// Settles that the daemon counted; one for each batch is right.
+    pub(crate) settles: u64,
+    /// Transactions of the whole database per batch, its start and end included: claim and settle make two.
     pub(crate) transactions_per_batch: f64,
 }
 
@@ -82,8 +84,8 @@ impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:.0} events/s in {} batches, {:.2} transactions a batch",
-            self.events_per_second, self.batches, self.transactions_per_batch
+            "{:.0} events/s, {} batches, {} settles, {:.2} transactions a batch",
+            self.events_per_second, self.batches, self.settles, self.transactions_per_batch
         )
     }
 }
@@ -179,6 +181,7 @@ impl Place {
         let before = transactions(database).await?;
         let mut running = daemon.start().await?;
         let drained = empty(database, &mut running, daemon, args.events).await?;
+        let settles = settles(&daemon.ask("/metrics").await.context("ask for the metrics")?);
         let status = running.end().await?;
         ensure!(status.success(), "end outrider: it ended with {status}\n{}", daemon.quote());
         let theirs = transactions(database).await? - before - drained.looks;
@@ -186,6 +189,7 @@ impl Place {
         Ok(Figure {
             events_per_second: drained.events as f64 / drained.seconds,
             batches: drained.batches,
+            settles,
             transactions_per_batch: theirs as f64 / drained.batches as f64,
         })
     }
@@ -259,5 +263,26 @@ async fn transactions(database: &TestDatabase) -> Result<i64> {
         }
         ensure!(Instant::now() < deadline, "count transactions: {sessions} sessions are still there");
         tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// The count of the timer of settles, over all its labels.
+fn settles(metrics: &str) -> u64 {
+    let counts = metrics.lines().filter(|line| line.starts_with("outrider_settle_seconds_count"));
+    counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::settles;
+
+    #[test]
+    fn finds_the_count() {
+        let metrics = "HTTP/1.1 200 OK\r\n\r\n# TYPE outrider_settle_seconds histogram\n\
+            outrider_settle_seconds_bucket{tenant=\"a\",le=\"0.1\"} 9\n\
+            outrider_settle_seconds_count{tenant=\"a\"} 40\n\
+            outrider_settle_seconds_count{tenant=\"b\"} 2\n";
+        assert_eq!(settles(metrics), 42);
+        assert_eq!(settles(""), 0);
     }
 }

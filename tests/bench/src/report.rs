@@ -66,6 +66,7 @@ fn json(figure: Figure) -> Value {
     json!({
         "events_per_second": figure.events_per_second,
         "batches": figure.batches,
+        "settles": figure.settles,
         "transactions_per_batch": figure.transactions_per_batch,
     })
 }
@@ -76,8 +77,12 @@ mod tests {
 
     #[test]
     fn the_middle_one_counts() {
-        let figure =
-            |events_per_second| Figure { events_per_second, batches: 1, transactions_per_batch: 2.0 };
+        let figure = |events_per_second| Figure {
+            events_per_second,
+            batches: 1,
+            settles: 1,
+            transactions_per_batch: 2.0,
+        };
         let of = |figures: &[f64]| middle(&figures.iter().copied().map(figure).collect::<Vec<_>>());
         assert_eq!(of(&[30.0, 10.0, 20.0]).map(|figure| figure.events_per_second), Some(20.0));
         assert_eq!(of(&[10.0, 20.0]).map(|figure| figure.events_per_second), Some(20.0));
