@@ -137,8 +137,7 @@ impl Outflow {
             Row::Blocked { .. } => None,
         });
         let (events, bytes) = sizes.fold((0, 0), |(events, bytes), size| (events + 1, bytes + size));
-        if events > 0 {
-            let seen = bytes / events;
+        if let Some(seen) = bytes.checked_div(events) {
             // Rises at once, falls slowly: a fetch that is too large costs more than one that is too small.
             self.payload = Some(self.payload.map_or(seen, |known| seen.max((known + seen) / 2)));
             if let Some(held) = permit.split(events) {
