@@ -121,7 +121,7 @@ async fn a_memory_alarm_pauses_and_ends(private: &Private) {
     let server = Server::at(private.address()).await;
     let queue = server.queue(&[("x-queue-type", AMQPValue::LongString("quorum".into()))]).await;
     let broker = broker_at(private.address(), json!({}));
-    let connection = broker.connect(options(DEADLINE)).await.unwrap();
+    let connection = broker.connect(options(DEADLINE)).await.expect("the server takes connections");
     assert!(confirmed(&publish(&*connection, &[message("", &queue)]).await[0]));
     server.drain(&queue).await;
 
@@ -146,7 +146,7 @@ async fn a_memory_alarm_pauses_and_ends(private: &Private) {
     assert!(!connection.alive(), "a connection that holds frames back has to end");
 
     // A new connection is not told of the alarm before it publishes, and the probe does.
-    let connection = broker.connect(options(DEADLINE)).await.unwrap();
+    let connection = broker.connect(options(DEADLINE)).await.expect("the server takes connections");
     let begun = Instant::now();
     let cause = connection.probe(Instant::now() + PATIENCE).await.expect_err("blocked");
     assert_eq!((cause.scope, cause.class), (Scope::Broker, ErrorClass::Blocked), "{cause}");

@@ -15,7 +15,7 @@ const DEADLINE: Duration = Duration::from_secs(1);
 
 /// A broker behind a proxy.
 async fn behind() -> (Proxy, Arc<dyn Broker>) {
-    let proxy = Proxy::start(server_address()).await.unwrap();
+    let proxy = Proxy::start(server_address()).await.expect("a loopback port");
     let through = url(|uri| {
         uri.authority.host = proxy.address().ip().to_string();
         uri.authority.port = proxy.address().port();
