@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::outbox::event::{Event, OnDead};
+use crate::outbox::event::{Body, Event, OnDead};
 use crate::outbox::flow::{Flow, Path, Row, Ticket};
 use crate::outbox::lease::Moment;
 use crate::outbox::settle::Verdict;
@@ -44,6 +44,27 @@ fn a_group_is_no_larger_than_asked() {
     claim(&mut flow, 1, at(0), rows([(3, "a", ""), (1, "a", ""), (2, "a", "")]));
     assert_eq!(seqs(&flow.next_group(at(0), true, 2, |_| true)), [1, 2], "in the order of seq");
     assert_eq!(seqs(&flow.next_group(at(0), true, 2, |_| true)), [3]);
+}
+
+#[test]
+fn a_group_ends_before_the_first_event_that_does_not_fit() {
+    let mut flow = flow(["a"]);
+    let sized = |seq: i64, bytes: usize| {
+        let body = Body {
+            id: Uuid::nil(),
+            kind: "t".into(),
+            content_type: "text/plain".into(),
+            headers: None,
+            occurred_at: time::OffsetDateTime::UNIX_EPOCH,
+            payload: vec![0; bytes].into(),
+        };
+        Row::Event(Event { body: Some(body), ..event(seq, "a", "") })
+    };
+    claim(&mut flow, 1, at(0), vec![sized(1, 40), sized(2, 40), sized(3, 10)]);
+    let mut room = 60_usize;
+    let mut admit = |size: usize| room.checked_sub(size).map(|left| room = left).is_some();
+    assert_eq!(seqs(&flow.next_group(at(0), true, 9, &mut admit)), [1], "3 does not go past 2");
+    assert_eq!(seqs(&flow.next_group(at(0), true, 9, |_| true)), [2, 3]);
 }
 
 #[test]
@@ -102,12 +123,12 @@ fn a_dead_event_holds_its_key_or_is_passed_over() {
     for (on_dead, next) in [(OnDead::Block, vec![]), (OnDead::Skip, vec![2])] {
         let mut flow = Flow::new(settings(1, 100));
         flow.discovered(&"a".into(), on_dead, true, None);
-        let plan = claim(&mut flow, 1, at(0), rows([(1, "a", "k"), (2, "a", "k")]));
-        assert_eq!(plan.topics[0].on_dead, on_dead);
+        claim(&mut flow, 1, at(0), rows([(1, "a", "k"), (2, "a", "k")]));
         let out = group(&mut flow, at(0));
         flow.resolve(ticket(&out, 1), dead(), at(1));
         assert_eq!(seqs(&group(&mut flow, at(1))), next);
-        assert_eq!(flow.next_settle().unwrap().failed[0].failures[0].skipped, on_dead == OnDead::Skip);
+        let skipped = flow.next_settle().unwrap().failed[0].failures[0].skipped;
+        assert_eq!(skipped, on_dead == OnDead::Skip);
     }
 }
 
@@ -149,7 +170,7 @@ fn what_is_released_takes_all_of_its_topic_behind_it_along() {
 fn nothing_goes_while_the_way_is_closed() {
     let mut flow = flow(["a"]);
     claim(&mut flow, 1, at(0), rows([(1, "a", "k"), (2, "a", "k"), (3, "a", "")]));
-    assert_eq!(seqs(&flow.next_group(at(0), false, 1, |_| true)), NONE);
+    assert_eq!(seqs(&flow.next_group(at(0), false, 1, |_| false)), NONE);
     let settle = settle(&mut flow, false, at(0));
     let [(1, ends, true)] = &failures(&settle)[..] else { panic!("{settle:?}") };
     assert_eq!(ends.len(), 3);
@@ -218,7 +239,8 @@ fn an_owner_without_a_lane_settles_what_is_out_and_nothing_else() {
     claim(&mut flow, 2, at(0), rows([(5, "a", "k")]));
     discover(&mut flow, ["a"]);
     let out = group(&mut flow, at(0));
-    flow.abandon();
+    let forgotten = [(Uuid::from_u128(1), 2), (Uuid::from_u128(2), 1)];
+    assert_eq!(flow.abandon(), forgotten, "2 and 4, and 5");
     assert!(!flow.wants_claim(at(1)) && flow.wakes_at(at(1)).is_none());
     flow.resolve(ticket(&out, 1), Verdict::Sent, at(1));
     assert_eq!(seqs(&group(&mut flow, at(1))), NONE);

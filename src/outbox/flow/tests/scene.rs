@@ -85,8 +85,10 @@ pub(super) fn ticket(group: &[HandOver], seq: i64) -> Ticket {
     group.iter().find(|hand_over| hand_over.event.seq == seq).expect("it was handed over").ticket
 }
 
-/// What a settle says of events that were not sent: claim, events, whether it is the last of the claim.
-pub(super) fn failures(settle: &Settle) -> Vec<(u128, Vec<(i64, Verdict)>, bool)> {
+/// The ends of a claim's events that were not sent: claim, events, whether nothing of the claim is left.
+type Ends = (u128, Vec<(i64, Verdict)>, bool);
+
+pub(super) fn failures(settle: &Settle) -> Vec<Ends> {
     let failed = settle.failed.iter();
     failed
         .map(|failed| {

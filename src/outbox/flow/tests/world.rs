@@ -343,6 +343,9 @@ impl World {
                 let (attempts, refusals) = said.unwrap_or_default();
                 let total = self.spent.entry(failure.seq).or_default();
                 *total = (total.0 + attempts, total.1 + refusals);
+                let skips = matches!(failure.verdict, Verdict::Dead { .. })
+                    && self.on_dead(&failure.topic) == OnDead::Skip;
+                assert!(failure.skipped == skips || owner.gave_up);
                 if failure.skipped {
                     let dead = self.database.rows[&failure.seq].clone();
                     promoted += self.database.promote(&dead, self.now);
@@ -379,7 +382,8 @@ impl World {
         let open = !(troubled && self.dice.percent(10));
         let most = self.dice.between(1, 5);
         let owner = &mut self.owners[index];
-        let group = owner.flow.next_group(self.now, open, most, |_| true);
+        let dice = &mut self.dice;
+        let group = owner.flow.next_group(self.now, open, most, |_| !troubled || dice.percent(90));
         assert!(group.len() <= most && (open || group.is_empty()));
         for hand_over in group {
             owner.hand_over(&hand_over);
