@@ -9,7 +9,7 @@ gone AS (DELETE FROM outrider.claim c USING own WHERE c.lane = own.lane AND c.to
 flown AS MATERIALIZED (SELECT DISTINCT u.seq FROM gone g, unnest(g.seqs) AS u(seq)),
 back AS (UPDATE outrider.delivery d SET attempts = d.attempts + CASE WHEN d.attempts < 2147483647 THEN s.spent ELSE 0 END,
                 hold = CASE WHEN s.held THEN 1 ELSE d.hold END,
-                due_at = CASE WHEN s.held THEN clock_timestamp() ELSE d.due_at END
+                due_at = CASE WHEN s.held THEN (SELECT clock_timestamp()) ELSE d.due_at END
    FROM (SELECT u.seq, :spent::int AS spent, r.hold = 0 AND r.key IS NOT NULL AND EXISTS (SELECT FROM outrider.delivery h
                WHERE h.lane = r.lane AND h.topic = r.topic AND h.key = r.key AND h.hold IN (1, 2, 3)) AS held
            FROM flown u JOIN outrider.delivery r ON r.seq = u.seq WHERE r.seq = ANY (ARRAY(SELECT seq FROM flown))) s

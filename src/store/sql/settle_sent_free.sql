@@ -11,7 +11,7 @@ rcpt AS (INSERT INTO outrider.receipt (id, broker, seqs, first_seq, last_seq)
     WHERE s.seq NOT IN (SELECT l.seq FROM locked l) HAVING count(*) > 0 ON CONFLICT (id) DO NOTHING),
 done AS (DELETE FROM outrider.claim WHERE token = ANY (:done::uuid[]) AND NOT EXISTS (SELECT FROM locked)),
 del AS (DELETE FROM outrider.delivery WHERE seq = ANY (ARRAY(SELECT f.seq FROM free f)) RETURNING lane, topic, key, hold),
-prom AS (UPDATE outrider.delivery d SET hold = 1, due_at = clock_timestamp()
+prom AS (UPDATE outrider.delivery d SET hold = 1, due_at = (SELECT clock_timestamp())
   WHERE d.seq = ANY (ARRAY(SELECT b.seq FROM (SELECT DISTINCT lane, topic, key FROM del WHERE hold <> 0 AND key IS NOT NULL) k
    CROSS JOIN LATERAL (SELECT b.seq FROM outrider.delivery b WHERE b.lane = k.lane AND b.topic = k.topic AND b.key = k.key
                           AND b.hold = 2 ORDER BY b.seq LIMIT 200) b)) AND d.hold + 0 = 2 RETURNING d.seq)
