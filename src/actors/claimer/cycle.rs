@@ -106,6 +106,9 @@ impl Cycle {
     pub(super) async fn run(mut self, signals: Signals) -> Exit {
         loop {
             self.draining = signals.is_draining();
+            if self.draining {
+                self.outflows.values_mut().for_each(|outflow| outflow.flow.hurry());
+            }
             self.collect();
             let progress = self.advance().await;
             self.hand_over();
@@ -556,6 +559,10 @@ impl Cycle {
     fn wakes_at(&self, now: Moment) -> Moment {
         if now < self.retry_at {
             return self.retry_at;
+        }
+        // What came to its end without leaving the process: a drain gives it back, or it can't be made a message.
+        if self.outflows.values().any(|outflow| outflow.flow.wants_settle()) {
+            return now;
         }
         let Some(owned) = &self.owned else {
             let look = if self.draining {

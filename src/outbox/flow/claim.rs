@@ -78,6 +78,12 @@ impl Claim {
         self.open == 0
     }
 
+    /// It has ends to be written back now; with `hurried` any end is.
+    pub(super) fn is_due(&self, hurried: bool) -> bool {
+        let ended = !self.sent.is_empty() || !self.failed.is_empty();
+        ended && !self.settling && (hurried || self.complete() || self.is_urgent())
+    }
+
     /// An end that the next claim has to find in the database. Of a failure it would let a follower pass; a
     /// blocked event that is parked only after its head was tried again and sent has nobody to wake it.
     pub(super) fn is_urgent(&self) -> bool {

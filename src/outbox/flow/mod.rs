@@ -163,6 +163,8 @@ pub struct Flow {
     alone: Option<Ticket>,
     /// Events that ended unknown when they were tried alone, and when.
     suspects: HashMap<i64, Moment>,
+    /// See [`Flow::hurry`].
+    hurried: bool,
     /// Which topic the next claim names first.
     turn: usize,
     last_path: Path,
@@ -181,6 +183,7 @@ impl Flow {
             in_flight: 0,
             alone: None,
             suspects: HashMap::new(),
+            hurried: false,
             turn: 0,
             last_path: Path::Ready,
         }
@@ -479,20 +482,25 @@ impl Flow {
         }
     }
 
+    /// From now on every end is written back at once, and not with the others of its claim: there may be no time left
+    /// to wait for those.
+    pub fn hurry(&mut self) {
+        self.hurried = true;
+    }
+
+    /// Whether [`Flow::next_settle`] has something.
+    pub fn wants_settle(&self) -> bool {
+        self.claims.iter().any(|claim| claim.is_due(self.hurried))
+    }
+
     /// What has to be written back now: all of the complete claims, and of the others what failed. Each end is
     /// handed out once: a settle whose reply is lost has to be sent again as it is.
     pub fn next_settle(&mut self) -> Option<Settle> {
         let mut settle = Settle::default();
-        for claim in self.claims.iter_mut().filter(|claim| !claim.settling) {
+        for claim in self.claims.iter_mut().filter(|claim| claim.is_due(self.hurried)) {
             let complete = claim.complete();
-            if !complete && !claim.is_urgent() {
-                continue;
-            }
             claim.settling = complete;
-            let ended = claim.sent.len() + claim.failed.len();
-            if ended > 0 {
-                settle.ended.push((claim.token, ended));
-            }
+            settle.ended.push((claim.token, claim.sent.len() + claim.failed.len()));
             for slot in &claim.slots {
                 if !settle.topics.contains(&slot.topic) {
                     settle.topics.push(slot.topic.clone());

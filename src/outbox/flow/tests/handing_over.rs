@@ -264,3 +264,21 @@ fn an_end_is_final() {
     assert_eq!(flow.in_flight(), 0);
     assert_eq!(seqs(&group(&mut flow, at(1))), [2]);
 }
+
+#[test]
+fn in_a_hurry_what_ended_does_not_wait_for_the_rest_of_its_claim() {
+    let mut flow = flow(["a"]);
+    claim(&mut flow, 1, at(0), rows([(1, "a", ""), (2, "a", ""), (3, "a", "")]));
+    let out = flow.next_group(at(0), true, 1, |_| true);
+    assert_eq!(seqs(&flow.next_group(at(1), false, 100, |_| true)), NONE, "2 and 3 go back");
+    assert!(!flow.wants_settle() && flow.next_settle().is_none(), "with 1, in one statement");
+    flow.hurry();
+    assert!(flow.wants_settle());
+    let back = settle(&mut flow, false, at(1));
+    assert_eq!(failures(&back), [(1, vec![(2, Verdict::Released), (3, Verdict::Released)], false)]);
+    assert!(!flow.wants_settle() && flow.next_settle().is_none());
+    flow.resolve(ticket(&out, 1), Verdict::Sent, at(2));
+    let sent = settle(&mut flow, false, at(2));
+    assert_eq!((&sent.sent[..], &sent.done[..]), (&[1][..], &[Uuid::from_u128(1)][..]));
+    assert!(flow.is_empty());
+}
