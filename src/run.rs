@@ -51,7 +51,12 @@ pub fn run(config: Config, at_once: i32) -> Result<Exit, RunError> {
     let runtime: Arc<Runtime> = Arc::new(runtime.map_err(RunError::Runtime)?);
     // Another part of the process may have chosen one before; any will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    System::with_tokio_rt(|| runtime.clone()).block_on(daemon(config, at_once))
+    let exit = System::with_tokio_rt(|| runtime.clone()).block_on(daemon(config, at_once));
+    // Dropped, it would wait for blocking calls (a name that is looked up, a client that connects) as long as they take.
+    if let Some(runtime) = Arc::into_inner(runtime) {
+        runtime.shutdown_background();
+    }
+    exit
 }
 
 async fn daemon(config: Config, at_once: i32) -> Result<Exit, RunError> {
