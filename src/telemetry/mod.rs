@@ -16,6 +16,42 @@ use crate::store::{Stats, StoreError};
 
 pub use log::init as init_log;
 
+/// The daemon begins with these tenants and brokers. What happens rarely is counted from 0 on: of a counter that
+/// appears with its first increment, a rate or an alert misses that one.
+pub fn begins<'a>(tenants: impl Iterator<Item = &'a str>, brokers: impl Iterator<Item = &'a str>) {
+    for tenant in tenants {
+        let label = || tenant.to_owned();
+        for name in [
+            metrics::EVENTS_FENCED,
+            metrics::EVENTS_SETTLE_UNKNOWN,
+            metrics::SETTLES_REPEATED,
+            metrics::CLAIMS_RECLAIMED,
+            metrics::EVENTS_RECLAIMED,
+            metrics::EVENTS_REMOVED,
+            metrics::FLOORS_PASSED,
+        ] {
+            counter!(name, "tenant" => label()).increment(0);
+        }
+        for outcome in ["sent", "refused", "unknown", "dead", "released", "blocked"] {
+            counter!(metrics::EVENTS_SETTLED, "tenant" => label(), "outcome" => outcome).increment(0);
+        }
+        gauge!(metrics::UNROUTED_TOPICS, "tenant" => label()).set(0.0);
+        lanes_owned(tenant, 0);
+    }
+    for broker in brokers {
+        let label = || broker.to_owned();
+        counter!(metrics::DUPLICATES_ON_FIRST_ATTEMPT, "broker" => label()).increment(0);
+        for outcome in ["confirmed", "retry", "refused", "unknown", "not_sent"] {
+            counter!(metrics::EVENTS_PUBLISHED, "broker" => label(), "outcome" => outcome).increment(0);
+        }
+        // No link begins with a connection.
+        gauge!(metrics::BREAKER_OPEN, "broker" => label()).set(1.0);
+    }
+    for role in ["claimer", "publisher", "janitor"] {
+        counter!(metrics::CHILD_EXITS, "role" => role, "reason" => "panicked").increment(0);
+    }
+}
+
 /// A batch's report is in.
 pub fn batch_published(broker: &str, outcomes: &[Outcome], took: Duration) {
     let broker: std::sync::Arc<str> = broker.into();

@@ -63,6 +63,10 @@ impl Supervisor {
         signals: Signals,
         done: oneshot::Sender<Exit>,
     ) -> Self {
+        telemetry::begins(
+            config.tenants.keys().map(|name| &**name),
+            config.brokers.keys().map(|name| &**name),
+        );
         let nursery = Nursery::new(config, board.clone());
         let (tell, exits) = mpsc::unbounded_channel();
         Supervisor {
