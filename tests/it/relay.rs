@@ -1,6 +1,8 @@
 //! A relay inside the test: the daemon's actors with a config, real databases and any broker, among them the memory
 //! broker, which can be told what to answer.
 
+use std::net::ToSocketAddrs;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -14,7 +16,9 @@ use outrider::brokers::Registry;
 use outrider::config::{Config, Environment};
 use outrider::store::{Schema, migrate};
 use outrider_memory::Store as Memory;
+use outrider_test_support::daemon::Daemon;
 use outrider_test_support::database::TestDatabase;
+use outrider_test_support::proxy::Proxy;
 use sqlx::PgPool;
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -27,6 +31,8 @@ pub(crate) struct Tenant {
     pub(crate) name: String,
     pub(crate) database: TestDatabase,
     pub(crate) pool: PgPool,
+    /// Where the relay finds the database.
+    url: String,
     settings: String,
 }
 
@@ -35,13 +41,25 @@ impl Tenant {
         let script = migrate::sql(&Schema::default());
         let database = TestDatabase::create(&script).await.unwrap();
         let pool = database.pool(4).await.unwrap();
-        Tenant { name: name.to_owned(), database, pool, settings: String::new() }
+        let url = database.url();
+        Tenant { name: name.to_owned(), database, pool, url, settings: String::new() }
+    }
+
+    /// The relay reaches the database there, for instance through a proxy. The test goes on reaching it directly.
+    pub(crate) fn at(mut self, url: &str) -> Self {
+        url.clone_into(&mut self.url);
+        self
     }
 
     /// Adds lines to the tenant's file.
     pub(crate) fn with(mut self, settings: &str) -> Self {
         self.settings.push_str(settings);
         self
+    }
+
+    /// Its file in the config.
+    fn file(&self) -> String {
+        format!("database = {{ url = \"{}\" }}\n{}", self.url, self.settings)
     }
 
     /// Inserts one event and returns its `seq`.
@@ -179,10 +197,29 @@ pub(crate) fn config_dir(root: &str, tenants: &[&Tenant]) -> TempDir {
     std::fs::write(dir.path().join("outrider.toml"), root).unwrap();
     for tenant in tenants {
         let file = dir.path().join(format!("tenants/{}.toml", tenant.name));
-        let text = format!("database = {{ url = \"{}\" }}\n{}", tenant.database.url(), tenant.settings);
-        std::fs::write(file, text).unwrap();
+        std::fs::write(file, tenant.file()).unwrap();
     }
     dir
+}
+
+/// The real program with this config, not started.
+pub(crate) fn program(root: &str, tenants: &[&Tenant]) -> Daemon {
+    let daemon = Daemon::new(Path::new(env!("CARGO_BIN_EXE_outrider"))).unwrap();
+    let files: Vec<(&str, String)> =
+        tenants.iter().map(|tenant| (tenant.name.as_str(), tenant.file())).collect();
+    daemon.write(root, &files).unwrap();
+    daemon
+}
+
+/// A proxy before the server of a URL, and the URL that leads through it.
+pub(crate) async fn proxied(url: &str) -> (Proxy, String) {
+    let start = url.find("://").map_or(0, |at| at + "://".len());
+    let end = url[start..].find('/').map_or(url.len(), |at| start + at);
+    let host = url[start..end].rfind('@').map_or(start, |at| start + at + 1);
+    let server = url[host..end].to_socket_addrs().unwrap().next().unwrap();
+    let proxy = Proxy::start(server).await.unwrap();
+    let through = format!("{}{}{}", &url[..host], proxy.address(), &url[end..]);
+    (proxy, through)
 }
 
 /// Waits until `holds`, and fails with `what` if it does not soon.

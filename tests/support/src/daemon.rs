@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -157,20 +158,38 @@ impl Running {
         self.child.kill().await.context("kill outrider")
     }
 
-    /// SIGTERM, and how it ended. Killed when it does not end.
-    pub async fn end(mut self) -> Result<ExitStatus> {
-        if let Some(pid) = self.child.id() {
-            let pid =
-                i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).context("read a pid")?;
-            rustix::process::kill_process(pid, rustix::process::Signal::TERM).context("end outrider")?;
-        }
-        match tokio::time::timeout(END_WITHIN, self.child.wait()).await {
+    /// SIGTERM, without waiting for what comes of it.
+    pub fn terminate(&self) -> Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    /// SIGINT, as Ctrl-C sends it.
+    pub fn interrupt(&self) -> Result<()> {
+        self.signal(Signal::INT)
+    }
+
+    /// One that has ended already gets no signal.
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let Some(pid) = self.child.id() else { return Ok(()) };
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("read a pid")?;
+        kill_process(pid, signal).context("send outrider a signal")
+    }
+
+    /// How it ended. Killed, and an error, if it is still there after `limit`.
+    pub async fn ended_within(&mut self, limit: Duration) -> Result<ExitStatus> {
+        match tokio::time::timeout(limit, self.child.wait()).await {
             Ok(status) => status.context("wait for outrider"),
             Err(_) => {
                 self.kill().await?;
-                bail!("end outrider: it was still there {END_WITHIN:?} after SIGTERM")
+                bail!("wait for the end of outrider: it was still there after {limit:?}")
             }
         }
+    }
+
+    /// SIGTERM, and how it ended. Killed when it does not end.
+    pub async fn end(mut self) -> Result<ExitStatus> {
+        self.terminate()?;
+        self.ended_within(END_WITHIN).await
     }
 }
 
