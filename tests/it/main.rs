@@ -13,4 +13,5 @@ mod config_fixture;
 mod config_secrets;
 mod database;
 mod relay;
+mod shutdown;
 mod store;
