@@ -12,6 +12,7 @@ mod config_example;
 mod config_fixture;
 mod config_secrets;
 mod database;
+mod idle;
 mod relay;
 mod shutdown;
 mod store;
