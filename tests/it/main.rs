@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod admin;
 mod backpressure;
 mod cli;
 mod cli_database;
@@ -14,5 +15,6 @@ mod config_secrets;
 mod database;
 mod idle;
 mod relay;
+mod secrets;
 mod shutdown;
 mod store;
