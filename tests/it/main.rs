@@ -12,6 +12,7 @@ mod config_broken;
 mod config_example;
 mod config_fixture;
 mod config_secrets;
+mod contract;
 mod database;
 mod idle;
 mod relay;
