@@ -12,5 +12,6 @@ mod config_example;
 mod config_fixture;
 mod config_secrets;
 mod database;
+mod layers;
 mod relay;
 mod store;
