@@ -13,5 +13,6 @@ mod config_fixture;
 mod config_secrets;
 mod database;
 mod layers;
+mod outcomes;
 mod relay;
 mod store;
