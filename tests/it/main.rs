@@ -15,4 +15,6 @@ mod database;
 mod layers;
 mod outcomes;
 mod relay;
+mod script;
 mod store;
+mod unknown;
