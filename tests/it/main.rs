@@ -17,4 +17,5 @@ mod outcomes;
 mod relay;
 mod script;
 mod store;
+mod supervise;
 mod unknown;
