@@ -13,6 +13,8 @@ mod config_fixture;
 mod config_secrets;
 mod database;
 mod layers;
+mod outage;
+mod outage_database;
 mod outcomes;
 mod relay;
 mod script;
