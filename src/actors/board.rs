@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::reasons::Reasons;
+
 /// The supervisor acts ten times a second; silent for this long it is stuck.
 const SUPERVISOR_STUCK: Duration = Duration::from_secs(5);
 
@@ -27,6 +29,8 @@ pub enum TenantState {
 struct Tenant {
     state: TenantState,
     acted: Instant,
+    /// Reasons that it gave since it last worked.
+    said: Reasons,
 }
 
 /// See the module.
@@ -51,11 +55,24 @@ impl Board {
         *self.supervisor_acted.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// A claimer passes its loop. Returns the tenant's state before, so that the caller can tell news.
-    pub(super) fn tenant(&self, name: &Arc<str>, state: TenantState) -> TenantState {
+    /// A claimer passes its loop. Returns whether the tenant's state is news: it works again, or fails for a reason that
+    /// it did not give since it last worked.
+    pub(super) fn tenant(&self, name: &Arc<str>, state: TenantState) -> bool {
         let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        let tenant = Tenant { state, acted: Instant::now() };
-        tenants.insert(name.clone(), tenant).map_or(TenantState::Starting, |known| known.state)
+        let tenant = tenants.entry(name.clone()).or_insert_with(|| Tenant {
+            state: TenantState::Starting,
+            acted: Instant::now(),
+            said: Reasons::default(),
+        });
+        let news = match &state {
+            TenantState::Failing(reason) => tenant.said.is_news(reason),
+            TenantState::Working | TenantState::Starting => {
+                tenant.said = Reasons::default();
+                tenant.state != state
+            }
+        };
+        (tenant.state, tenant.acted) = (state, Instant::now());
+        news
     }
 
     /// A claimer ended.

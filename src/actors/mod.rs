@@ -18,5 +18,6 @@ pub mod messages;
 pub mod outlet;
 pub mod permits;
 pub mod publisher;
+mod reasons;
 pub mod signals;
 pub mod supervisor;

@@ -156,8 +156,13 @@ impl Relay {
     }
 
     pub(crate) fn named(replica: &str, root: &str, tenants: &[&Tenant]) -> Self {
+        Self::with_brokers(&Registry::builtin(), replica, root, tenants)
+    }
+
+    /// With kinds of brokers of the test's own.
+    pub(crate) fn with_brokers(brokers: &Registry, replica: &str, root: &str, tenants: &[&Tenant]) -> Self {
         let dir = config_dir(&format!("[replica]\nname = \"{replica}\"\n{root}"), tenants);
-        let loaded = Config::load(dir.path(), &Environment::default(), &Registry::builtin());
+        let loaded = Config::load(dir.path(), &Environment::default(), brokers);
         let config = loaded.unwrap_or_else(|errors| panic!("{errors}")).config;
         let (board, signals) = (Board::new(), Signals::new());
         let thread = std::thread::spawn({

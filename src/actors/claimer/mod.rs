@@ -173,8 +173,7 @@ pub(super) fn store(tenant: &TenantConfig) -> Result<Store, String> {
 /// Tells the board, and the log if it is news.
 fn report(settings: &ClaimerSettings, state: TenantState) {
     let name = &settings.tenant.name;
-    let known = settings.board.tenant(name, state.clone());
-    if known == state {
+    if !settings.board.tenant(name, state.clone()) {
         return;
     }
     match state {

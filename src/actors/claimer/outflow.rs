@@ -13,6 +13,7 @@ use super::routing::Routing;
 use crate::actors::messages::{BatchPermit, PublishBatch, PublishReport};
 use crate::actors::outlet::Outlet;
 use crate::actors::permits::Permit;
+use crate::actors::reasons::Reasons;
 use crate::outbox::flow::{ClaimAnswer, ClaimPlan, Flow, FlowSettings, Row, Settle, Ticket};
 use crate::outbox::lease::{Lease, Moment};
 use crate::outbox::settle::{Limits, Past, judge};
@@ -42,8 +43,8 @@ pub(super) struct Outflow {
     pub(super) reserve: Reserve,
     /// Average payload of the last claims, in bytes; `None` before the first.
     payload: Option<usize>,
-    /// Topics that wait for their destination, with the reason that was logged.
-    troubled: HashMap<Arc<str>, Cause>,
+    /// Topics that wait for their destination, with the reasons that were logged.
+    troubled: HashMap<Arc<str>, Reasons>,
 }
 
 /// What this flow waits for, or got by waiting.
@@ -276,9 +277,8 @@ impl Outflow {
         }
         for (topic, cause) in trouble {
             self.flow.pause(&topic, now, rand::random());
-            if self.troubled.get(&topic) != Some(&cause) {
+            if self.troubled.entry(topic.clone()).or_default().is_news(&cause.text) {
                 telemetry::topic_paused(tenant, &self.outlet.name, &topic, &cause);
-                self.troubled.insert(topic, cause);
             }
         }
     }

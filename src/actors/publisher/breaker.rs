@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use outrider_broker::Cause;
 
+use crate::actors::reasons::Reasons;
 use crate::outbox::retry::Backoff;
 
 /// Time between two tries while open. The maximum is how long a broker that came back is waited for.
@@ -18,14 +19,14 @@ pub(super) const REOPEN: Backoff = Backoff { base: Duration::from_millis(250), m
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Breaker {
     Closed,
-    Open { cause: Cause, since: Instant, failures: u32, retry_at: Instant },
+    Open { cause: Cause, since: Instant, failures: u32, retry_at: Instant, said: Reasons },
 }
 
 impl Breaker {
     /// A link starts without a connection.
     pub(super) fn connecting(now: Instant) -> Self {
         let cause = Cause::broker(outrider_broker::ErrorClass::Local, "not connected yet");
-        Breaker::Open { cause, since: now, failures: 0, retry_at: now }
+        Breaker::Open { cause, since: now, failures: 0, retry_at: now, said: Reasons::default() }
     }
 
     #[cfg(test)]
@@ -34,14 +35,16 @@ impl Breaker {
     }
 
     /// Trouble that concerns the whole broker. `jitter` in `0.0..=1.0`. Returns true if this is news: it opens now,
-    /// or for another reason than before.
+    /// or for a reason that it was not open for before.
     pub(super) fn trouble(&mut self, cause: Cause, now: Instant, jitter: f64) -> bool {
-        let (since, failures, news) = match self {
-            Breaker::Closed => (now, 0, true),
-            Breaker::Open { cause: known, since, failures, .. } => (*since, *failures, *known != cause),
+        let (since, failures, mut said) = match self {
+            Breaker::Closed => (now, 0, Reasons::default()),
+            Breaker::Open { since, failures, said, .. } => (*since, *failures, std::mem::take(said)),
         };
         let failures = failures.saturating_add(1);
-        *self = Breaker::Open { cause, since, failures, retry_at: now + REOPEN.delay(failures, jitter) };
+        let news = said.is_news(&cause.text);
+        let retry_at = now + REOPEN.delay(failures, jitter);
+        *self = Breaker::Open { cause, since, failures, retry_at, said };
         news
     }
 
@@ -71,10 +74,12 @@ mod tests {
         assert!(breaker.trouble(down("refused"), now, 1.0));
         assert!(!breaker.trouble(down("refused"), now + Duration::from_secs(1), 1.0));
         assert!(breaker.trouble(down("name unknown"), now + Duration::from_secs(2), 1.0));
+        assert!(!breaker.trouble(down("refused"), now + Duration::from_secs(3), 1.0), "they take turns");
         assert!(!breaker.closed());
         assert_eq!(breaker.success(now + Duration::from_secs(60)), Some(Duration::from_secs(60)));
         assert!(breaker.closed());
         assert_eq!(breaker.success(now), None);
+        assert!(breaker.trouble(down("refused"), now + Duration::from_secs(90), 1.0), "a new outage");
     }
 
     #[test]

@@ -104,9 +104,14 @@ impl Daemon {
         Ok(())
     }
 
+    /// Starts it, and waits for nothing.
+    pub fn launch(&self) -> Result<Running> {
+        Ok(Running { child: self.command("run")?.spawn().with_context(|| self.not_run())? })
+    }
+
     /// Starts it and waits until it is ready.
     pub async fn start(&self) -> Result<Running> {
-        let mut running = Running { child: self.command("run")?.spawn().with_context(|| self.not_run())? };
+        let mut running = self.launch()?;
         let deadline = Instant::now() + READY_WITHIN;
         while !self.is_ready().await {
             if let Some(status) = running.ended()? {
