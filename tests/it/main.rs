@@ -17,6 +17,7 @@ mod database;
 mod delivery;
 mod idle;
 mod layers;
+mod order;
 mod outage;
 mod outage_database;
 mod outcomes;
