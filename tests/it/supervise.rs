@@ -1,11 +1,11 @@
 //! A panic in one child restarts that child, with backoff, and leaves its siblings alone.
 //!
 //! The program has no hook for this. A panic inside a plugin comes from a plugin of the test; one inside outrider's own
-//! tasks comes from the metrics recorder, which is the process's to choose and is called from every one of them.
+//! tasks comes from the metrics recorder ([`crate::recorder`]), which is called from every one of them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Once};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use outrider::actors::board::TenantState;
 use outrider::telemetry::metrics;
