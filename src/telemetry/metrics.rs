@@ -20,6 +20,7 @@ pub const IN_FLIGHT_EVENTS: &str = "outrider_in_flight_events";
 pub const IN_FLIGHT_EVENTS_LIMIT: &str = "outrider_in_flight_events_limit";
 pub const IN_FLIGHT_BYTES: &str = "outrider_in_flight_bytes";
 pub const IN_FLIGHT_BYTES_LIMIT: &str = "outrider_in_flight_bytes_limit";
+pub const BROKER_TROUBLES: &str = "outrider_broker_troubles_total";
 pub const BREAKER_OPEN: &str = "outrider_breaker_open";
 pub const OLDEST_UNSENT_AGE: &str = "outrider_oldest_unsent_age_seconds";
 pub const PENDING_EVENTS: &str = "outrider_pending_events";
@@ -78,6 +79,10 @@ fn describe() {
     describe_gauge!(IN_FLIGHT_EVENTS_LIMIT, "most events that may be in flight, by broker");
     describe_gauge!(IN_FLIGHT_BYTES, Unit::Bytes, "payload handed over and not settled, by broker");
     describe_gauge!(IN_FLIGHT_BYTES_LIMIT, Unit::Bytes, "most payload that may be in flight, by broker");
+    describe_counter!(
+        BROKER_TROUBLES,
+        "connects, probes and batches that found the broker in trouble, by broker and class of error"
+    );
     describe_gauge!(BREAKER_OPEN, "1 while nothing is published to the broker because it is in trouble");
     describe_gauge!(
         OLDEST_UNSENT_AGE,

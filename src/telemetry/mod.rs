@@ -89,6 +89,12 @@ pub fn plugin_broke(broker: &str, what: &str) {
     error!(broker, "{what}; its batch counts as unknown");
 }
 
+/// A connect, a probe or a batch found a broker in trouble, for whatever reason and however often.
+pub fn broker_troubled(broker: &str, cause: &Cause) {
+    counter!(metrics::BROKER_TROUBLES, "broker" => broker.to_owned(), "class" => cause.class.name())
+        .increment(1);
+}
+
 /// A link's breaker opened for a (new) reason, or closed.
 #[derive(Debug)]
 pub enum LinkChanged<'a> {

@@ -14,14 +14,16 @@ use outrider::actors::signals::Signals;
 use outrider::actors::supervisor::Supervisor;
 use outrider::brokers::Registry;
 use outrider::config::{Config, Environment};
-use outrider::store::{Schema, migrate};
+use outrider::store::{Schema, Store, StoreOptions, migrate};
 use outrider_memory::Store as Memory;
 use outrider_test_support::daemon::Daemon;
 use outrider_test_support::database::TestDatabase;
 use outrider_test_support::proxy::Proxy;
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 use tempfile::TempDir;
 use uuid::Uuid;
+
+use crate::recorder;
 
 /// Longest wait for something that should happen. A loaded machine is slow; nothing waits this long on purpose.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
@@ -64,15 +66,7 @@ impl Tenant {
 
     /// Inserts one event and returns its `seq`.
     pub(crate) async fn insert(&self, topic: &str, key: Option<&str>, payload: &[u8]) -> i64 {
-        sqlx::query_scalar(
-            "INSERT INTO outrider.outbox (topic, key, type, payload) VALUES ($1, $2, 'test', $3) RETURNING seq",
-        )
-        .bind(topic)
-        .bind(key)
-        .bind(payload)
-        .fetch_one(&self.pool)
-        .await
-        .unwrap()
+        insert(&mut *self.pool.acquire().await.unwrap(), topic, key, payload).await
     }
 
     /// Inserts `count` events in one statement; the key is `k0` to `k{keys - 1}` in turn, or none if `keys` is 0.
@@ -114,13 +108,54 @@ impl Tenant {
             .unwrap()
     }
 
+    /// `seq`s of the events that a receipt says were sent, in order, each as often as receipts list it.
+    pub(crate) async fn receipts(&self) -> Vec<i64> {
+        sqlx::query_scalar(
+            "SELECT u.seq FROM outrider.receipt r, unnest(r.seqs) AS u(seq) WHERE r.outcome = 'sent' ORDER BY u.seq",
+        )
+        .fetch_all(&self.pool)
+        .await
+        .unwrap()
+    }
+
+    /// Name of the replica that holds the lane, if one does.
+    pub(crate) async fn owner(&self) -> Option<String> {
+        let owner =
+            "SELECT owner_name FROM outrider.lane WHERE owner IS NOT NULL AND until > clock_timestamp()";
+        sqlx::query_scalar(owner).fetch_optional(&self.pool).await.unwrap()
+    }
+
+    /// The statements of the relay and of operators, for a test that plays one of them.
+    pub(crate) fn store(&self) -> Store {
+        Store::new(StoreOptions::new(self.database.options(), Schema::default()))
+    }
+
     pub(crate) async fn drained(&self) {
         until("every event is sent", async || self.unsent().await == 0).await;
     }
 }
 
+/// Inserts one event in whatever transaction the connection is in, and returns its `seq`.
+pub(crate) async fn insert(
+    connection: &mut PgConnection,
+    topic: &str,
+    key: Option<&str>,
+    payload: &[u8],
+) -> i64 {
+    sqlx::query_scalar(
+        "INSERT INTO outrider.outbox (topic, key, type, payload) VALUES ($1, $2, 'test', $3) RETURNING seq",
+    )
+    .bind(topic)
+    .bind(key)
+    .bind(payload)
+    .fetch_one(connection)
+    .await
+    .unwrap()
+}
+
 /// A memory broker of the test's own: a `[brokers.NAME]` section and the store behind it.
 pub(crate) struct MemoryBroker {
+    name: String,
     pub(crate) section: String,
     pub(crate) store: Arc<Memory>,
 }
@@ -132,7 +167,13 @@ impl MemoryBroker {
         let section = format!(
             "[brokers.{name}]\nkind = \"memory\"\nparams = {{ store = \"{store}\", keep = true{params} }}\n{settings}\n"
         );
-        MemoryBroker { section, store: Memory::named(&store) }
+        MemoryBroker { name: name.to_owned(), section, store: Memory::named(&store) }
+    }
+
+    /// An `outrider.toml` with this broker for every topic; `delivery` are lines of `[delivery]`.
+    pub(crate) fn root(&self, delivery: &str) -> String {
+        let MemoryBroker { name, section, .. } = self;
+        format!("{section}\n[delivery]\n{delivery}\n[[routes]]\ntopic = \"*\"\nbroker = \"{name}\"\n")
     }
 
     /// `seq`s in the order in which they were confirmed, of one topic's destination or of all.
@@ -161,6 +202,7 @@ impl Relay {
 
     /// With kinds of brokers of the test's own.
     pub(crate) fn with_brokers(brokers: &Registry, replica: &str, root: &str, tenants: &[&Tenant]) -> Self {
+        recorder::install();
         let dir = config_dir(&format!("[replica]\nname = \"{replica}\"\n{root}"), tenants);
         let loaded = Config::load(dir.path(), &Environment::default(), brokers);
         let config = loaded.unwrap_or_else(|errors| panic!("{errors}")).config;

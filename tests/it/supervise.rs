@@ -1,17 +1,17 @@
 //! A panic in one child restarts that child, with backoff, and leaves its siblings alone.
 //!
 //! The program has no hook for this. A panic inside a plugin comes from a plugin of the test; one inside outrider's own
-//! tasks comes from the metrics recorder, which is the process's to choose and is called from every one of them.
+//! tasks comes from the metrics recorder ([`crate::recorder`]), which is called from every one of them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Once};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ::metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use outrider::actors::board::TenantState;
 use outrider::telemetry::metrics;
 use outrider_memory::Behaviour;
 
+use crate::recorder::trap;
 use crate::relay::{MemoryBroker, Relay, Tenant, until, until_within};
 use crate::script::{Script, Scripted};
 
@@ -20,65 +20,6 @@ const LEASE: &str = "[delivery]\nlease = \"3s\"\n";
 
 /// For the section of a broker under that lease.
 const DEADLINE: &str = "publish_deadline = \"1s\"";
-
-/// Times at which a metric was recorded for one tenant or broker.
-type Met = Arc<Mutex<Vec<Instant>>>;
-
-struct Trap {
-    metric: &'static str,
-    label: &'static str,
-    panics_left: usize,
-    met: Met,
-}
-
-static TRAPS: Mutex<Vec<Trap>> = Mutex::new(Vec::new());
-
-/// The next `panics` times that `metric` is recorded with `label` as a label's value, the one who records it panics.
-/// Labels are of one test each.
-fn trap(metric: &'static str, label: &'static str, panics: usize) -> Met {
-    static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| ::metrics::set_global_recorder(Traps).expect("no other test has a recorder"));
-    let met = Met::default();
-    TRAPS.lock().unwrap().push(Trap { metric, label, panics_left: panics, met: met.clone() });
-    met
-}
-
-struct Traps;
-
-fn step_on(key: &Key) {
-    let mut traps = TRAPS.lock().unwrap();
-    let mut panics = false;
-    for trap in traps.iter_mut().filter(|trap| trap.metric == key.name()) {
-        if key.labels().any(|label| label.value() == trap.label) {
-            trap.met.lock().unwrap().push(Instant::now());
-            panics |= trap.panics_left > 0;
-            trap.panics_left = trap.panics_left.saturating_sub(1);
-        }
-    }
-    drop(traps);
-    assert!(!panics, "a trap at {key}");
-}
-
-impl Recorder for Traps {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        step_on(key);
-        Counter::noop()
-    }
-
-    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        step_on(key);
-        Gauge::noop()
-    }
-
-    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        step_on(key);
-        Histogram::noop()
-    }
-}
 
 fn root(broker: &MemoryBroker) -> String {
     format!("{}\n{LEASE}[[routes]]\ntopic = \"*\"\nbroker = \"hub\"\n", broker.section)

@@ -62,7 +62,8 @@ pub(super) struct Cycle {
     /// Events were claimed since the database was last asked for work.
     busy: bool,
     heartbeat_at: Moment,
-    unrouted: BTreeSet<String>,
+    /// Topics with work and without a route, as last reported; `None` while nothing of it is reported.
+    unrouted: Option<BTreeSet<String>>,
     failures: u32,
     retry_at: Moment,
     draining: bool,
@@ -94,7 +95,7 @@ impl Cycle {
             pacing,
             busy: false,
             heartbeat_at: now,
-            unrouted: BTreeSet::new(),
+            unrouted: None,
             failures: 0,
             retry_at: now,
             draining: false,
@@ -329,10 +330,10 @@ impl Cycle {
                 None => _ = unrouted.insert(found.topic),
             }
         }
-        if unrouted != self.unrouted {
+        if self.unrouted.as_ref() != Some(&unrouted) {
             let names: Vec<&str> = unrouted.iter().map(String::as_str).collect();
             telemetry::topics_unrouted(self.tenant(), &names);
-            self.unrouted = unrouted;
+            self.unrouted = Some(unrouted);
         }
         self.pacing.asked(now, std::mem::take(&mut self.busy));
         Ok(())
@@ -471,6 +472,10 @@ impl Cycle {
         self.owned = None;
         self.seeking = Seeking::new(clock::now().after(super::ownership::LOOK));
         telemetry::lanes_owned(self.tenant(), 0);
+        if self.unrouted.take().is_some() {
+            // The next owner counts them.
+            telemetry::topics_unrouted(self.tenant(), &[]);
+        }
         self.drop_finished_lives();
     }
 

@@ -153,6 +153,7 @@ impl Link {
         let news = live.breaker.trouble(cause.clone(), Instant::now(), rand::random());
         drop(live);
         self.settings.outlet.set_state(LinkState::Down(cause.clone()));
+        telemetry::broker_troubled(&self.settings.outlet.name, &cause);
         if news {
             telemetry::link_changed(&self.settings.outlet.name, LinkChanged::Down(&cause));
         }

@@ -25,12 +25,34 @@ pub async fn create_stream(
     duplicate_window: Duration,
 ) -> Result<()> {
     let config = jetstream::stream::Config {
-        name: name.to_owned(),
         subjects: subjects.iter().map(|&subject| subject.to_owned()).collect(),
-        storage: jetstream::stream::StorageType::File,
         duplicate_window,
-        ..Default::default()
+        ..on_disk(name)
     };
+    create(url, config).await
+}
+
+/// A stream of one subject that holds at most `messages` and answers with an error to what is more.
+pub async fn create_bounded_stream(url: &str, name: &str, subject: &str, messages: i64) -> Result<()> {
+    let config = jetstream::stream::Config {
+        subjects: vec![subject.to_owned()],
+        max_messages: messages,
+        discard: jetstream::stream::DiscardPolicy::New,
+        ..on_disk(name)
+    };
+    create(url, config).await
+}
+
+fn on_disk(name: &str) -> jetstream::stream::Config {
+    jetstream::stream::Config {
+        name: name.to_owned(),
+        storage: jetstream::stream::StorageType::File,
+        ..Default::default()
+    }
+}
+
+async fn create(url: &str, config: jetstream::stream::Config) -> Result<()> {
+    let name = config.name.clone();
     let created = open(url).await?.create_stream(config).await;
     created.with_context(|| format!("failed to make the stream `{name}`"))?;
     Ok(())

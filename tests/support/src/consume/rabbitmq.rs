@@ -35,14 +35,33 @@ fn durable() -> QueueDeclareOptions {
 
 /// A durable topic exchange with a quorum queue bound to it by `pattern` (`#` takes everything).
 pub async fn declare(url: &str, exchange: &str, queue: &str, pattern: &str) -> Result<()> {
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    declare_with(url, exchange, queue, pattern, arguments).await
+}
+
+/// The same with a classic queue that takes everything, holds at most `messages` and has the broker answer nack to what
+/// is more.
+pub async fn declare_bounded(url: &str, exchange: &str, queue: &str, messages: u32) -> Result<()> {
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-max-length".into(), AMQPValue::LongUInt(messages));
+    arguments.insert("x-overflow".into(), AMQPValue::LongString("reject-publish".into()));
+    declare_with(url, exchange, queue, "#", arguments).await
+}
+
+async fn declare_with(
+    url: &str,
+    exchange: &str,
+    queue: &str,
+    pattern: &str,
+    arguments: FieldTable,
+) -> Result<()> {
     let (connection, channel) = open(url).await?;
     let options = ExchangeDeclareOptions { durable: true, ..Default::default() };
     channel
         .exchange_declare(exchange.into(), ExchangeKind::Topic, options, FieldTable::default())
         .await
         .with_context(|| format!("failed to declare the exchange `{exchange}`"))?;
-    let mut arguments = FieldTable::default();
-    arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
     channel
         .queue_declare(queue.into(), durable(), arguments)
         .await
@@ -58,6 +77,16 @@ pub async fn declare(url: &str, exchange: &str, queue: &str, pattern: &str) -> R
         .await
         .with_context(|| format!("failed to bind `{queue}` to `{exchange}`"))?;
     connection.close(200, "done".into()).await.context("failed to close the connection")
+}
+
+/// How many messages wait in a queue.
+pub async fn length(url: &str, queue: &str) -> Result<u32> {
+    let (connection, channel) = open(url).await?;
+    let options = QueueDeclareOptions { passive: true, ..Default::default() };
+    let found = channel.queue_declare(queue.into(), options, FieldTable::default()).await;
+    let length = found.with_context(|| format!("failed to find the queue `{queue}`"))?.message_count();
+    connection.close(200, "done".into()).await.context("failed to close the connection")?;
+    Ok(length)
 }
 
 /// Deletes both with everything in them; what is not there is no error.
