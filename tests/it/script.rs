@@ -14,14 +14,13 @@ use outrider_broker::{
     Receipt, async_trait,
 };
 
-/// How long each batch stays in flight, so that two at the same time can be seen to be.
-const FLIGHT: Duration = Duration::from_millis(5);
-
 /// What to do; each part may panic.
 pub(crate) struct Script {
     pub(crate) connect: Box<dyn Fn() + Send + Sync>,
     pub(crate) alive: Box<dyn Fn() -> bool + Send + Sync>,
     pub(crate) answer: Box<dyn Fn(&Message) -> Outcome + Send + Sync>,
+    /// How long each batch stays in flight.
+    pub(crate) flight: Duration,
 }
 
 impl Default for Script {
@@ -30,6 +29,7 @@ impl Default for Script {
             connect: Box::new(|| ()),
             alive: Box::new(|| true),
             answer: Box::new(|_| Outcome::Confirmed(Receipt::default())),
+            flight: Duration::ZERO,
         }
     }
 }
@@ -116,7 +116,7 @@ impl Connection for Scripted {
     async fn publish(&self, batch: Vec<Message>, _: Instant) -> Vec<Outcome> {
         let began = Instant::now();
         let outcomes = batch.iter().map(|message| (self.script.answer)(message)).collect();
-        tokio::time::sleep(FLIGHT).await;
+        tokio::time::sleep(self.script.flight).await;
         let seqs = batch.iter().map(|message| message.seq).collect();
         self.tried.lock().unwrap().push(Tried { seqs, began, ended: Instant::now() });
         outcomes
