@@ -68,19 +68,18 @@ async fn an_event_that_alone_stays_unknown_is_tried_alone_and_then_dead_and_its_
             let poisoned = message.seq == target.load(Ordering::SeqCst);
             if poisoned { lost() } else { Outcome::Confirmed(Receipt::default()) }
         }),
+        flight: Duration::from_millis(40),
         ..Script::default()
     });
-    tenant.insert_many("orders", 40, 0).await;
+    tenant.insert_many("orders", 30, 0).await;
     let poison_seq = tenant.insert("orders", Some("k"), b"x").await;
     poison.store(poison_seq, Ordering::SeqCst);
     let blocked = tenant.insert("orders", Some("k"), b"x").await;
-    tenant.insert_many("orders", 40, 0).await;
-    let relay = Relay::with_brokers(
-        &script.registry(),
-        "unknown",
-        &root("[brokers.hub]\nkind = \"script\""),
-        &[&tenant],
-    );
+    // Enough for two claims in flight all the while, so that nothing is alone by chance.
+    tenant.insert_many("orders", 1_000, 0).await;
+    let tenant = tenant.with("delivery = { batch_events = 20 }\n");
+    let hub = root("[brokers.hub]\nkind = \"script\"");
+    let relay = Relay::with_brokers(&script.registry(), "unknown", &hub, &[&tenant]);
     let mut neighbours = BTreeSet::new();
     until("it is dead", async || {
         neighbours.insert(tenant.insert("orders", None, b"x").await);
