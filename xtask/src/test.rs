@@ -47,6 +47,10 @@ pub(crate) fn run(arguments: &[OsString], progress: &Progress, interrupt: &Inter
     Ok(exit)
 }
 
+/// Tests of one program at a time, whatever the number of cores: most of them wait, some for a minute because that is
+/// what they claim. Many more, and the busy ones miss their deadlines on a small machine.
+const TEST_THREADS: &str = "8";
+
 /// Unit and documentation tests, then all programs in `tests/` folders side by side.
 fn all(tests: impl Fn(&[&str]) -> Command, progress: &Progress) -> Result<ExitCode> {
     let mut exit = ExitCode::SUCCESS;
@@ -59,6 +63,9 @@ fn all(tests: impl Fn(&[&str]) -> Command, progress: &Progress) -> Result<ExitCo
     let (ended, ends) = mpsc::channel::<(String, std::io::Result<Output>)>();
     for name in test_programs()? {
         let mut command = tests(&["--test", &name]);
+        if std::env::var_os("RUST_TEST_THREADS").is_none() {
+            command.env("RUST_TEST_THREADS", TEST_THREADS);
+        }
         let ended = ended.clone();
         std::thread::spawn(move || {
             let output = command.output();
