@@ -67,12 +67,9 @@ impl Harness for Server {
             .expect("a consumer can be made");
         let mut messages = consumer.messages().await.expect("messages can be asked for");
         let mut received = Vec::new();
-        // Everything that is there, which may be more than was asked for.
-        loop {
-            let stored = stream.info().await.expect("the stream is there").state.messages as usize;
-            if received.len() >= stored.max(count) {
-                break;
-            }
+        // Everything that is there, which may be more than was asked for: what was confirmed is stored by now.
+        let stored = stream.info().await.expect("the stream is there").state.messages as usize;
+        while received.len() < stored.max(count) {
             match tokio::time::timeout_at(deadline.into(), messages.next()).await {
                 Ok(Some(message)) => received.push(read(message.expect("a message can be read"))),
                 Ok(None) | Err(_) => break,
