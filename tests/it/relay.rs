@@ -66,7 +66,7 @@ impl Tenant {
 
     /// Inserts one event and returns its `seq`.
     pub(crate) async fn insert(&self, topic: &str, key: Option<&str>, payload: &[u8]) -> i64 {
-        insert(&mut *self.pool.acquire().await.unwrap(), topic, key, payload).await
+        insert(&mut self.pool.acquire().await.unwrap(), topic, key, payload).await
     }
 
     /// Inserts `count` events in one statement; the key is `k0` to `k{keys - 1}` in turn, or none if `keys` is 0.
