@@ -9,7 +9,7 @@ use outrider_test_support::daemon::Daemon;
 use outrider_test_support::proxy::Mode;
 
 use crate::cli_fixture::Cli;
-use crate::relay::{Tenant, config_dir, program, proxied, until};
+use crate::relay::{SOON, Tenant, config_dir, program, proxied, until, until_within};
 
 /// Where the names of all metrics are.
 const NAMES: &str = include_str!("../../src/telemetry/metrics.rs");
@@ -38,8 +38,8 @@ async fn every_metric_is_there_and_says_what_is_so() {
     }
     let program = program(ROOT, &[&tenant, &lost]);
     let daemon = program.start().await.unwrap();
-    // The janitor's figures are those of its last round.
-    until("all is counted", async || {
+    // The janitor's figures are those of its last round, and it goes round every 30 s.
+    until_within(2 * SOON, "all is counted", async || {
         let page = Page::of(&program).await;
         ["outrider_dead_events", "outrider_unrouted_topics"].iter().all(|name| page.is(name, "acme", 1.0))
             && page.is("outrider_pending_events", "acme", 2.0)
