@@ -2,33 +2,37 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 
-/// Measures how fast outrider drains a backlog of one tenant to a broker, beside a null publisher on the same SQL.
+use crate::target::Broker;
+
+/// Drains a backlog from one tenant's database to a broker and to a null publisher, in turns, and compares.
 ///
-/// Run it as `cargo xtask bench`: figures of debug builds mean nothing.
+/// Everything but --param runs with outrider's defaults; variables such as OUTRIDER_DELIVERY__CLAIMS_IN_FLIGHT=4
+/// reach the daemon. Exit code 0: nothing was lost, order held. 1: not so, or it
+/// could not be run. 130: interrupted.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench")]
 pub(crate) struct Args {
-    /// Events of the backlog
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(i64).range(1_000..=50_000_000))]
-    pub(crate) events: i64,
+    /// Events in the backlog of each run
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
+    pub(crate) events: u32,
 
-    /// Size of each payload
-    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(8..=900_000))]
-    pub(crate) payload_bytes: u32,
+    /// Bytes of payload of each event; incompressible
+    #[arg(long, default_value_t = 1024, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=900_000))]
+    pub(crate) payload: u32,
 
-    /// Different keys, evenly spread; 0 for events without a key
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(i64).range(0..))]
-    pub(crate) keys: i64,
-
-    /// Times that each is measured; the middle one counts
+    /// Runs of each kind; the median counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub(crate) rounds: u32,
+    pub(crate) runs: u32,
 
-    /// Where to
+    /// The broker
     #[arg(long, value_enum, default_value_t = Broker::Kafka)]
     pub(crate) broker: Broker,
+
+    /// A parameter of the broker's client, such as `linger.ms=0`; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
+    pub(crate) param: Vec<(String, String)>,
 
     /// Prints the result as one JSON object, the last line on stdout
     #[arg(long)]
@@ -39,9 +43,9 @@ pub(crate) struct Args {
     pub(crate) outrider: PathBuf,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Broker {
-    Kafka,
-    Rabbitmq,
-    Nats,
+fn parameter(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("must be NAME=VALUE".to_owned()),
+    }
 }

@@ -1,280 +1,207 @@
-//! One measurement: a new database, a backlog, the daemon until nothing is left.
+//! One drain, from the start of the daemon to its end, and what it cost.
+//!
+//! The time is the database's own: from the first receipt to the last, so that neither start-up nor how often
+//! this program looks counts.
 
-use std::fmt;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use outrider_servers::address;
-use outrider_test_support::consume::{kafka, nats, rabbitmq};
 use outrider_test_support::daemon::{Daemon, Running};
 use outrider_test_support::database::TestDatabase;
-use sqlx::Connection;
-use uuid::Uuid;
+use sqlx::postgres::PgConnection;
+use sqlx::{Connection, Row};
 
-use crate::args::{Args, Broker};
+use crate::process;
 
-/// The one tenant and its one topic.
-const TENANT: &str = "bench";
-const TOPIC: &str = "bench";
+/// Between two looks. Each is a cheap statement; half as often would still be exact.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Kafka's, as a small topic has them in real life.
-const PARTITIONS: i32 = 6;
+/// Without any event settled for this long, the run is given up.
+const STALLED: Duration = Duration::from_secs(60);
 
-/// Between two looks at the receipts, which cost the server little and not nothing.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const SETTLED: &str = "SELECT coalesce(sum(cardinality(seqs)), 0)::bigint FROM outrider.receipt";
 
-/// Without a new receipt for so long it is stuck.
-const STUCK_AFTER: Duration = Duration::from_secs(60);
+const BACKENDS: &str = "SELECT pid FROM pg_stat_activity
+ WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
 
-/// All events have one payload but for its first eight bytes.
-const BACKLOG: &str = "
-INSERT INTO outrider.outbox (topic, key, type, content_type, payload)
-SELECT $1, CASE WHEN $3 > 0 THEN 'key-' || n % $3 END, 'bench.happened.v1', 'application/octet-stream',
-       overlay($4 PLACING int8send(n) FROM 1)
-  FROM generate_series(1, $2) AS n";
+/// How the drain went by the database's word. The first receipt's events are its start, and don't count.
+const RECEIPTS: &str = "
+SELECT count(*)::bigint AS receipts, coalesce(sum(cardinality(r.seqs)), 0)::bigint AS settled,
+       extract(epoch FROM max(r.settled_at) - min(r.settled_at))::float8 AS seconds,
+       coalesce((SELECT cardinality(f.seqs) FROM outrider.receipt f ORDER BY f.settled_at LIMIT 1), 0)::bigint AS first,
+       (SELECT count(DISTINCT s) FROM outrider.receipt, unnest(seqs) AS s)::bigint AS events,
+       (SELECT count(*) FROM outrider.delivery)::bigint AS unsent,
+       (SELECT count(*) FROM outrider.claim)::bigint AS claims
+  FROM outrider.receipt r";
 
-/// What left since the first receipt, and in what time; the first one holds the start of everything.
-const MEASURE: &str = "
-SELECT count(*), coalesce(sum(cardinality(seqs)), 0)::bigint,
-       coalesce(sum(cardinality(seqs)) FILTER (WHERE settled_at > (SELECT min(settled_at) FROM outrider.receipt)), 0)::bigint,
-       coalesce(extract(epoch FROM max(settled_at) - min(settled_at)), 0)::float8
-  FROM outrider.receipt WHERE outcome = 'sent'";
+/// Sessions count what they did at their end at the latest. Autovacuum's are not waited for.
+const COMMITS: &str = "
+SELECT xact_commit,
+       (SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND backend_type <> 'autovacuum worker')::bigint
+  FROM pg_stat_database WHERE datname = $1";
+const WAL: &str = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint";
 
-const COUNT: &str = "
-SELECT (SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND backend_type <> 'autovacuum worker'),
-       xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1";
-
-/// Where events go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    Null,
-    Broker(Broker),
-}
-
-impl From<Broker> for Target {
-    fn from(broker: Broker) -> Self {
-        Target::Broker(broker)
-    }
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Target::Null => "a null publisher",
-            Target::Broker(Broker::Kafka) => "Kafka",
-            Target::Broker(Broker::Rabbitmq) => "RabbitMQ",
-            Target::Broker(Broker::Nats) => "NATS JetStream",
-        })
-    }
-}
-
-/// What was measured.
+/// What one drain took.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Figure {
+pub(crate) struct Drain {
+    /// Between the first settle and the last.
+    pub(crate) seconds: f64,
+    /// Settled events in each of them.
     pub(crate) events_per_second: f64,
-    /// Receipts: batches that were settled as sent.
-    pub(crate) batches: i64,
-    /// Settles that the daemon counted; one for each batch is right.
+    /// Batches that were settled, by their receipts.
+    pub(crate) batches: u64,
+    /// Settles that the daemon counted: one for each batch is right.
     pub(crate) settles: u64,
-    /// Transactions of the whole database per batch, its start and end included: claim and settle make two.
-    pub(crate) transactions_per_batch: f64,
+    /// Events that have a receipt.
+    pub(crate) settled: u64,
+    /// Transactions in the tenant's database, this program's looks not counted.
+    pub(crate) commits: i64,
+    /// Of the whole server.
+    pub(crate) wal_bytes: i64,
+    /// Of the daemon, from its start. `None`: not to be seen from here.
+    pub(crate) relay_cpu_seconds: Option<f64>,
+    /// Of the daemon's sessions in the database.
+    pub(crate) database_cpu_seconds: Option<f64>,
+    /// The daemon's most.
+    pub(crate) peak_resident_bytes: Option<u64>,
 }
 
-impl fmt::Display for Figure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:.0} events/s, {} batches, {} settles, {:.2} transactions a batch",
-            self.events_per_second, self.batches, self.settles, self.transactions_per_batch
-        )
-    }
+/// Counters of the server, before and after.
+struct Counters {
+    commits: i64,
+    wal_bytes: i64,
 }
 
-pub(crate) async fn drain(args: &Args, target: Target) -> Result<Figure> {
-    let database = TestDatabase::empty_at(&address::postgres()).await?;
-    let daemon = Daemon::new(&args.outrider)?;
-    let place = Place { name: format!("bench-{}", Uuid::new_v4().simple()), target };
-    place.make().await?;
-    let drained = place.drain(args, &database, &daemon).await;
-    if let Err(error) = place.remove().await {
-        eprintln!("bench: left something behind: {error:#}");
-    }
-    drained
-}
-
-/// The target's destination.
-struct Place {
-    name: String,
-    target: Target,
-}
-
-impl Place {
-    async fn make(&self) -> Result<()> {
-        let name = self.name.as_str();
-        match self.target {
-            Target::Null => Ok(()),
-            Target::Broker(Broker::Kafka) => {
-                kafka::create_topics(&address::kafka(), &[name], PARTITIONS).await
-            }
-            Target::Broker(Broker::Rabbitmq) => {
-                rabbitmq::declare(&address::rabbitmq(), name, name, "#").await
-            }
-            Target::Broker(Broker::Nats) => {
-                nats::create_stream(&address::nats(), name, &[name], Duration::from_secs(120)).await
-            }
-        }
-        .context("make the destination")
-    }
-
-    async fn remove(&self) -> Result<()> {
-        let name = self.name.as_str();
-        match self.target {
-            Target::Null => Ok(()),
-            Target::Broker(Broker::Kafka) => kafka::delete_topics(&address::kafka(), &[name]).await,
-            Target::Broker(Broker::Rabbitmq) => rabbitmq::delete(&address::rabbitmq(), name, name).await,
-            Target::Broker(Broker::Nats) => nats::delete_stream(&address::nats(), name).await,
-        }
-    }
-
-    fn config(&self) -> String {
-        let name = &self.name;
-        let (kind, params, to) = match self.target {
-            Target::Null => ("memory", String::new(), String::new()),
-            Target::Broker(Broker::Kafka) => (
-                "kafka",
-                "\"bootstrap.servers\" = \"env:BENCH_KAFKA\"".to_owned(),
-                format!("topic = \"{name}\""),
-            ),
-            Target::Broker(Broker::Rabbitmq) => (
-                "rabbitmq",
-                "url = \"env:BENCH_RABBITMQ_URL\"".to_owned(),
-                format!("exchange = \"{name}\", routing_key = \"{{topic}}\""),
-            ),
-            Target::Broker(Broker::Nats) => {
-                ("nats", "url = \"env:BENCH_NATS_URL\"".to_owned(), format!("subject = \"{name}\""))
-            }
-        };
-        format!(
-            "[log]\nfilter = \"warn\"\n[brokers.target]\nkind = \"{kind}\"\nparams = {{ {params} }}\n\
-             [[routes]]\ntopic = \"*\"\nbroker = \"target\"\nto = {{ {to} }}\n"
-        )
-    }
-
-    async fn drain(&self, args: &Args, database: &TestDatabase, daemon: &Daemon) -> Result<Figure> {
-        daemon.write(
-            &self.config(),
-            &[(TENANT, "database = { url = \"env:BENCH_DATABASE_URL\" }\n".to_owned())],
-        )?;
-        let mut variables = vec![("BENCH_DATABASE_URL".to_owned(), database.url())];
-        match self.target {
-            Target::Null => {}
-            Target::Broker(Broker::Kafka) => variables.push(("BENCH_KAFKA".to_owned(), address::kafka())),
-            Target::Broker(Broker::Rabbitmq) => {
-                variables.push(("BENCH_RABBITMQ_URL".to_owned(), address::rabbitmq()));
-            }
-            Target::Broker(Broker::Nats) => variables.push(("BENCH_NATS_URL".to_owned(), address::nats())),
-        }
-        daemon.tell(variables);
-        daemon.migrate().await?;
-
-        insert(database, args).await?;
-        let before = transactions(database).await?;
-        let mut running = daemon.start().await?;
-        let drained = empty(database, &mut running, daemon, args.events).await?;
-        let settles = settles(&daemon.ask("/metrics").await.context("ask for the metrics")?);
-        let status = running.end().await?;
-        ensure!(status.success(), "end outrider: it ended with {status}\n{}", daemon.quote());
-        let theirs = transactions(database).await? - before - drained.looks;
-        ensure!(drained.seconds > 0.0, "measure: all events left in one batch; take more of them");
-        Ok(Figure {
-            events_per_second: drained.events as f64 / drained.seconds,
-            batches: drained.batches,
-            settles,
-            transactions_per_batch: theirs as f64 / drained.batches as f64,
-        })
-    }
-}
-
-async fn insert(database: &TestDatabase, args: &Args) -> Result<()> {
-    let mut session = database.connect().await?;
-    let payload: Vec<u8> = (0..args.payload_bytes).map(|_| rand::random()).collect();
-    let inserted = sqlx::query(BACKLOG).bind(TOPIC).bind(args.events).bind(args.keys).bind(payload);
-    inserted.execute(&mut session).await.context("insert the backlog")?;
-    // Written out now, so that it is not while the time is taken.
-    sqlx::raw_sql("CHECKPOINT").execute(&mut session).await.context("checkpoint")?;
-    session.close().await.context("disconnect")
-}
-
-/// A backlog that is gone.
-struct Drained {
-    batches: i64,
-    /// Events and seconds after the first batch.
-    events: i64,
-    seconds: f64,
-    /// Transactions that this program made itself.
-    looks: i64,
-}
-
-async fn empty(
-    database: &TestDatabase,
-    running: &mut Running,
-    daemon: &Daemon,
-    events: i64,
-) -> Result<Drained> {
-    let mut session = database.connect().await?;
-    let mut looks = 0;
-    let mut last = (0, Instant::now());
-    loop {
-        tokio::time::sleep(LOOK_EVERY).await;
-        looks += 1;
-        let measured: (i64, i64, i64, f64) =
-            sqlx::query_as(MEASURE).fetch_one(&mut session).await.context("read the receipts")?;
-        let (batches, sent, after_first, seconds) = measured;
-        if sent >= events {
-            ensure!(sent == events, "count: {sent} receipts for {events} events");
-            session.close().await.context("disconnect")?;
-            return Ok(Drained { batches, events: after_first, seconds, looks });
-        }
-        if let Some(status) = running.ended()? {
-            bail!("keep outrider running: it ended with {status}\n{}", daemon.quote());
-        }
-        if sent > last.0 {
-            last = (sent, Instant::now());
-        }
-        if last.1.elapsed() > STUCK_AFTER {
-            bail!("drain: stuck at {sent} of {events} events\n{}", daemon.quote());
-        }
-    }
-}
-
-/// Transactions in the database so far. A session counts what it did at its end, so this waits until all have ended,
-/// and asks from outside.
-async fn transactions(database: &TestDatabase) -> Result<i64> {
+/// Runs the daemon until `events` are settled, and ends it.
+pub(crate) async fn drain(database: &TestDatabase, daemon: &Daemon, events: u64) -> Result<Drain> {
     let mut admin = database.admin().await?;
-    let deadline = Instant::now() + STUCK_AFTER;
-    loop {
-        let (sessions, count): (i64, i64) = sqlx::query_as(COUNT)
-            .bind(database.name())
-            .fetch_one(&mut admin)
-            .await
-            .context("read the statistics")?;
+    let before = counters(&mut admin, database.name()).await?;
+    let mut looking = database.connect().await?;
+    let running = daemon.start().await?;
+    let mut watch = Watch { running, looks: 0, backends: BTreeMap::new() };
+    watch.until_settled(&mut looking, daemon, events).await?;
+    let pid = watch.running.pid().context("find the daemon's process")?;
+    let relay_cpu_seconds = process::cpu_seconds(pid);
+    let peak_resident_bytes = process::peak_resident_bytes(pid);
+    let database_cpu_seconds = watch.database_cpu_seconds();
+    let metrics = daemon.ask("/metrics").await.context("ask for the metrics")?;
+    let looks = watch.looks;
+    let ended = watch.running.end().await?;
+    ensure!(ended.success(), "end outrider: {ended}\n{}", daemon.quote());
+
+    let row = sqlx::query(RECEIPTS).fetch_one(&mut looking).await.context("read the receipts")?;
+    looking.close().await?;
+    let after = counters(&mut admin, database.name()).await?;
+    admin.close().await?;
+    let count = |name: &str| -> Result<u64> { Ok(u64::try_from(row.try_get::<i64, _>(name)?)?) };
+    for (what, found, expected) in [
+        ("settle each event once", count("settled")?, events),
+        ("settle every event", count("events")?, events),
+        ("leave no event unsent", count("unsent")?, 0),
+        ("leave no claim", count("claims")?, 0),
+    ] {
+        ensure!(found == expected, "{what}: {found} instead of {expected}\n{}", daemon.quote());
+    }
+    let seconds: f64 = row.try_get("seconds")?;
+    ensure!(seconds > 0.0, "measure: everything was settled at once, so there is no rate; take more events");
+    Ok(Drain {
+        seconds,
+        events_per_second: (events - count("first")?) as f64 / seconds,
+        batches: count("receipts")?,
+        settles: counted_settles(&metrics),
+        settled: count("settled")?,
+        // One more for reading the receipts.
+        commits: after.commits - before.commits - looks - 1,
+        wal_bytes: after.wal_bytes - before.wal_bytes,
+        relay_cpu_seconds,
+        database_cpu_seconds,
+        peak_resident_bytes,
+    })
+}
+
+/// Looks at a running drain.
+struct Watch {
+    running: Running,
+    /// Statements by which it looked.
+    looks: i64,
+    /// CPU seconds of the daemon's sessions as far as they were seen, by process.
+    backends: BTreeMap<u32, f64>,
+}
+
+impl Watch {
+    async fn until_settled(
+        &mut self,
+        connection: &mut PgConnection,
+        daemon: &Daemon,
+        events: u64,
+    ) -> Result<()> {
+        let (mut known, mut progress) = (0, Instant::now());
+        loop {
+            let settled: i64 =
+                sqlx::query_scalar(SETTLED).fetch_one(&mut *connection).await.context("look")?;
+            let backends: Vec<i32> =
+                sqlx::query_scalar(BACKENDS).fetch_all(&mut *connection).await.context("look")?;
+            self.looks += 2;
+            self.sample(&backends);
+            let settled = u64::try_from(settled)?;
+            if settled >= events {
+                return Ok(());
+            }
+            if settled > known {
+                (known, progress) = (settled, Instant::now());
+            }
+            if let Some(status) = self.running.ended()? {
+                bail!("drain: outrider ended with {status}\n{}", daemon.quote());
+            }
+            if progress.elapsed() > STALLED {
+                bail!("drain: nothing was settled for {STALLED:?}, after {settled}\n{}", daemon.quote());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn sample(&mut self, backends: &[i32]) {
+        for pid in backends.iter().filter_map(|pid| u32::try_from(*pid).ok()) {
+            // In a container its process ids mean nothing here.
+            if process::is_named(pid, "postgres")
+                && let Some(seconds) = process::cpu_seconds(pid)
+            {
+                self.backends.insert(pid, seconds);
+            }
+        }
+    }
+
+    fn database_cpu_seconds(&self) -> Option<f64> {
+        (!self.backends.is_empty()).then(|| self.backends.values().sum())
+    }
+}
+
+/// Waits until nobody is connected to the database any more, and counts.
+async fn counters(admin: &mut PgConnection, database: &str) -> Result<Counters> {
+    let deadline = Instant::now() + STALLED;
+    let commits = loop {
+        let row = sqlx::query_as(COMMITS).bind(database).fetch_one(&mut *admin).await;
+        let (commits, sessions): (i64, i64) = row.context("read the counters")?;
         if sessions == 0 {
-            return Ok(count);
+            break commits;
         }
         ensure!(Instant::now() < deadline, "count transactions: {sessions} sessions are still there");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+        tokio::time::sleep(LOOK_EVERY).await;
+    };
+    let wal_bytes = sqlx::query_scalar(WAL).fetch_one(admin).await.context("read the counters")?;
+    Ok(Counters { commits, wal_bytes })
 }
 
-/// The count of the timer of settles, over all its labels.
-fn settles(metrics: &str) -> u64 {
+/// The count of the daemon's timer of settles.
+fn counted_settles(metrics: &str) -> u64 {
     let counts = metrics.lines().filter(|line| line.starts_with("outrider_settle_seconds_count"));
     counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::settles;
+    use super::counted_settles;
 
     #[test]
     fn finds_the_count() {
@@ -282,7 +209,7 @@ mod tests {
             outrider_settle_seconds_bucket{tenant=\"a\",le=\"0.1\"} 9\n\
             outrider_settle_seconds_count{tenant=\"a\"} 40\n\
             outrider_settle_seconds_count{tenant=\"b\"} 2\n";
-        assert_eq!(settles(metrics), 42);
-        assert_eq!(settles(""), 0);
+        assert_eq!(counted_settles(metrics), 42);
+        assert_eq!(counted_settles(""), 0);
     }
 }

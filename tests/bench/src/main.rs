@@ -1,24 +1,41 @@
-//! First throughput figures: what `cargo xtask bench` runs, in release builds.
+//! Throughput figures: what `cargo xtask bench` runs.
 //!
-//! Drains a backlog of one tenant to a broker, and the same backlog with a null publisher (`kind = "memory"`, which
-//! confirms and keeps nothing): the same SQL, so the second is the ceiling of the first. Measures from the outside only, by the
-//! receipts that the database's clock stamped. Figures of one run can be compared with each other, those of two machines can't.
+//! A backlog of events in one tenant's database is drained by the `outrider` program to a broker, and, in turns with
+//! that, to a publisher that throws everything away: the same SQL. The ratio of the two rates is what the broker costs; the
+//! rates themselves belong to the machine. What a broker got is read back: a rate with something lost or out of order
+//! does not count.
+//!
+//! Judges from the outside only: uses the `outrider` program, never its library. Expects the servers' addresses in
+//! `OUTRIDER_TEST_*` and the program, a release build, in `OUTRIDER_BIN`.
 
 mod args;
+mod backlog;
+mod bench;
+mod check;
+mod config;
 mod drain;
+mod figures;
+mod machine;
+mod process;
 mod report;
+mod target;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::Args;
+use crate::bench::Bench;
+
+/// 128 + SIGINT, as a shell reports a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    match run(&args).await {
-        Ok(()) => ExitCode::SUCCESS,
+    match run(args).await {
+        Ok(code) => code,
         Err(error) => {
             eprintln!("bench: failed to {error:#}");
             ExitCode::FAILURE
@@ -26,16 +43,26 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Null publisher and broker by turns, so that what changes on the machine meanwhile meets both.
-async fn run(args: &Args) -> anyhow::Result<()> {
-    let mut figures = report::Figures::default();
-    for round in 1..=args.rounds {
-        for target in [drain::Target::Null, args.broker.into()] {
-            eprintln!("bench: round {round} of {}: {} events to {target}", args.rounds, args.events);
-            let figure = drain::drain(args, target).await?;
-            eprintln!("bench:   {figure}");
-            figures.add(target, figure);
+async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let interrupted = async {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    let mut bench = Bench::new(args);
+    let outcome = tokio::select! {
+        outcome = bench.run() => Some(outcome),
+        () = interrupted => None,
+    };
+    bench.clear().await;
+    match outcome {
+        None => Ok(ExitCode::from(INTERRUPTED)),
+        Some(report) => {
+            let report = report?;
+            report.print(bench.args.json)?;
+            Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
     }
-    figures.print(args)
 }

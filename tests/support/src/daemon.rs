@@ -153,6 +153,11 @@ impl Daemon {
 }
 
 impl Running {
+    /// Its process; `None` once it has ended.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         self.child.try_wait().context("look after outrider")
