@@ -183,8 +183,7 @@ impl Layer {
     }
 
     fn of_variable(found: &Override<'_>) -> Self {
-        // figment's own notation for values in variables: numbers, booleans, `[a, b]`, `{a=b}`, else text.
-        let value = found.value.parse::<Value>().unwrap_or_else(|never| match never {});
+        let value = of_text(found.value);
         let nested =
             found.path.iter().rev().fold(value, |inner, key| Dict::from([(key.clone(), inner)]).into());
         let metadata = Metadata::from("environment variable", found.variable);
@@ -199,6 +198,17 @@ impl Provider for Layer {
 
     fn data(&self) -> figment::Result<Map<Profile, Dict>> {
         Ok(Profile::Default.collect(self.values.clone()))
+    }
+}
+
+/// The value that a variable's text stands for: a TOML number, boolean, quoted string, array or inline table,
+/// else the text itself. Not figment's own notation: its parser panics on an escape behind a character of
+/// several bytes, and has no limit to how deep arrays nest.
+fn of_text(text: &str) -> Value {
+    match text.parse::<toml::Value>() {
+        Ok(toml::Value::Datetime(_)) | Err(_) => Value::from(text),
+        Ok(toml::Value::Float(number)) if !number.is_finite() => Value::from(text),
+        Ok(value) => Value::serialize(value).unwrap_or_else(|_| Value::from(text)),
     }
 }
 

@@ -349,6 +349,7 @@ fn the_environment_overrides_single_keys() {
         .variable("OUTRIDER_SHUTDOWN__GRACE", "30s")
         .variable("OUTRIDER_DELIVERY__MAX_REFUSALS", "3")
         .variable("OUTRIDER_DELIVERY__ON_DEAD", "skip")
+        .variable("OUTRIDER_DELIVERY__BACKOFF", "{ base = \"2s\", max = \"3m\" }")
         .variable("OUTRIDER_TENANTS__ACME__DELIVERY__LEASE", "45s")
         .variable("OUTRIDER_TENANTS__OTHER__DATABASE__URL", "postgres://127.0.0.1/other")
         .variable("OUTRIDER_CONFIG", "elsewhere")
@@ -357,6 +358,7 @@ fn the_environment_overrides_single_keys() {
     assert_eq!(config.shutdown.grace, Duration::from_secs(30));
     let [acme, other] = ["acme", "other"].map(|name| &config.tenants[name]);
     assert_eq!((acme.delivery.max_refusals, acme.delivery.on_dead), (3, OnDead::Skip));
+    assert_eq!(acme.delivery.backoff.max, Duration::from_secs(180));
     assert_eq!(
         (acme.delivery.lease, other.delivery.lease),
         (Duration::from_secs(45), Duration::from_secs(20))
