@@ -3,20 +3,16 @@
 //!
 //! One task, one connection: the statements of a lane run one after another. No statement is ever dropped half-way.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use uuid::Uuid;
 
-use super::outflow::{Outflow, Publishing, Returned};
 use super::ownership::{HEARTBEAT, Owned, SWEEP, Seeking};
 use super::pacing::Pacing;
-use super::routing::Routing;
 use super::settling::{Settling, Unsettled};
+use super::traffic::Traffic;
 use super::{ClaimerSettings, DATABASE, clock, report};
 use crate::actors::board::TenantState;
 use crate::actors::exit::Exit;
@@ -24,40 +20,22 @@ use crate::actors::fleet::ALIVE_WITHIN;
 use crate::actors::permits::Permit;
 use crate::actors::signals::Signals;
 use crate::outbox::OnDead;
-use crate::outbox::flow::{ClaimAnswer, ClaimPlan, FlowSettings, Path, Row};
+use crate::outbox::flow::{ClaimAnswer, ClaimPlan, Flow, Path, Row};
 use crate::outbox::lease::{Lease, Moment};
-use crate::outbox::settle::Limits;
 use crate::outbox::share::Share;
 use crate::store::{self, ClaimRequest, KnownTopic, Store, StoreError, TopicRequest};
 use crate::telemetry;
-
-type Outflows = BTreeMap<Arc<str>, Outflow>;
-
-/// Something waited for outside the database and the publishers.
-enum Wake {
-    Event(Arc<str>, u64, Permit),
-    Bytes(Arc<str>, u64, Permit),
-    /// A link came up or went down.
-    Link(Arc<str>),
-}
 
 pub(super) struct Cycle {
     settings: Arc<ClaimerSettings>,
     lane: i16,
     store: Store,
-    routing: Routing,
     owned: Option<Owned>,
     seeking: Seeking,
     /// When the replica whose share the lane is last let it lie.
     let_lie: Option<Moment>,
-    outflows: Outflows,
-    /// Lives of the lane that were lost with something in flight.
-    late: BTreeMap<u64, Outflows>,
-    /// Counts the times that the lane was lost or given.
-    life: u64,
+    traffic: Traffic,
     settling: Settling,
-    publishing: FuturesUnordered<Publishing>,
-    waking: FuturesUnordered<BoxFuture<'static, Wake>>,
     pacing: Pacing,
     /// Events were claimed since the database was last asked for work.
     busy: bool,
@@ -71,27 +49,17 @@ pub(super) struct Cycle {
 
 impl Cycle {
     pub(super) fn new(settings: Arc<ClaimerSettings>, lane: i16, store: Store) -> Self {
-        let tenant = &settings.tenant;
+        let delivery = &settings.tenant.delivery;
         let now = clock::now();
-        let routing = Routing::new(tenant.name.clone(), tenant.routes.clone(), tenant.delivery.on_dead);
-        let pacing = Pacing::new(tenant.delivery.poll.min, tenant.delivery.poll.max);
-        let waking = FuturesUnordered::new();
-        for outlet in settings.outlets.values() {
-            waking.push(link_change(outlet.name.clone(), outlet.watch()));
-        }
+        let pacing = Pacing::new(delivery.poll.min, delivery.poll.max);
         Cycle {
-            outflows: outflows(&settings),
+            traffic: Traffic::new(settings.clone()),
             lane,
             store,
-            routing,
             owned: None,
             seeking: Seeking::new(now),
             let_lie: None,
-            late: BTreeMap::new(),
-            life: 0,
             settling: Settling::default(),
-            publishing: FuturesUnordered::new(),
-            waking,
             pacing,
             busy: false,
             heartbeat_at: now,
@@ -108,11 +76,11 @@ impl Cycle {
         loop {
             self.draining = signals.is_draining();
             if self.draining {
-                self.outflows.values_mut().for_each(|outflow| outflow.flow.hurry());
+                self.traffic.flows_mut().for_each(Flow::hurry);
             }
-            self.collect();
+            self.traffic.collect();
             let progress = self.advance().await;
-            self.hand_over();
+            self.traffic.hand_over(self.pass());
             if self.draining && self.finished() {
                 self.leave().await;
                 return Exit::Drained;
@@ -133,7 +101,7 @@ impl Cycle {
 
     /// Nothing is owned, in flight or unsettled any more.
     fn finished(&self) -> bool {
-        self.owned.is_none() && self.late.is_empty() && self.settling.is_empty()
+        self.owned.is_none() && self.traffic.late_is_empty() && self.settling.is_empty()
     }
 
     /// Sends the statements that are due. Returns whether there may be more to do at once.
@@ -165,7 +133,7 @@ impl Cycle {
             self.make_certain().await?;
         }
         let mut progress = self.settle(now).await?;
-        self.drop_finished_lives();
+        self.traffic.drop_finished_lives();
         if self.owned.is_some() {
             progress |= self.keep(now).await?;
         } else if !self.draining {
@@ -228,7 +196,7 @@ impl Cycle {
             owned.tried = vec![owner];
             owned.lease = Lease::new(asked, left);
         }
-        let known: Vec<Uuid> = self.outflows.values().flat_map(|outflow| outflow.flow.live()).collect();
+        let known: Vec<Uuid> = self.traffic.flows().flat_map(Flow::live).collect();
         let fresh = !owned.reclaimed;
         let reclaim = self.store.reclaim(self.lane, owned.owner, &known, fresh).await?;
         if fresh && !reclaim.claims.is_empty() {
@@ -240,7 +208,7 @@ impl Cycle {
             owned.reclaimed = true;
             owned.doubt = false;
         }
-        self.outflows.values_mut().for_each(|outflow| outflow.flow.reset());
+        self.traffic.flows_mut().for_each(Flow::reset);
         self.pacing.wake(clock::now());
         Ok(())
     }
@@ -248,9 +216,9 @@ impl Cycle {
     async fn orphans(&mut self) -> Result<(), StoreError> {
         let on_dead = self.settings.tenant.delivery.on_dead;
         let others: Vec<&str> = self
-            .outflows
-            .values()
-            .flat_map(|outflow| outflow.flow.topics_with(other(on_dead)))
+            .traffic
+            .flows()
+            .flat_map(|flow| flow.topics_with(other(on_dead)))
             .map(|topic| &**topic)
             .collect();
         self.store.orphans(self.lane, on_dead, &others).await?;
@@ -276,12 +244,12 @@ impl Cycle {
         let share = self.settings.fleet.share(&self.settings.tenant.name);
         owned.giving |= self.draining || owned.should_give(now, share, self.let_lie);
         if owned.giving {
-            let empty = self.outflows.values().all(|outflow| outflow.flow.is_empty());
+            let empty = self.traffic.flows().all(Flow::is_empty);
             return if empty && self.settling.is_empty() { self.give().await } else { Ok(false) };
         }
         if now >= owned.sweep_at {
             owned.sweep_at = now.after(SWEEP);
-            self.outflows.values_mut().for_each(|outflow| outflow.flow.sweep());
+            self.traffic.flows_mut().for_each(Flow::sweep);
             self.settling.orphans = true;
         }
         if self.settling.orphans {
@@ -296,8 +264,8 @@ impl Cycle {
 
     async fn pass_horizon(&mut self, now: Moment) -> Result<(), StoreError> {
         let mut passed = false;
-        for outflow in self.outflows.values_mut() {
-            passed |= outflow.flow.pass_horizon(now);
+        for flow in self.traffic.flows_mut() {
+            passed |= flow.pass_horizon(now);
         }
         if passed {
             let writer = self.store.oldest_writer().await?;
@@ -309,23 +277,16 @@ impl Cycle {
 
     /// Asks which topics have work.
     async fn discover(&mut self, now: Moment) -> Result<(), StoreError> {
-        let known: Vec<KnownTopic<'_>> = self
-            .outflows
-            .values()
-            .flat_map(|outflow| outflow.flow.known())
-            .map(|(topic, floor)| KnownTopic { topic, floor })
-            .collect();
+        let known = self.traffic.flows().flat_map(Flow::known);
+        let known: Vec<KnownTopic<'_>> = known.map(|(topic, floor)| KnownTopic { topic, floor }).collect();
         let work = self.store.topics(self.lane, &known).await?;
         let mut unrouted = BTreeSet::new();
         for found in work {
             let topic: Arc<str> = found.topic.as_str().into();
-            let route = self.routing.topic(&topic).map(|route| (route.broker.clone(), route.on_dead));
-            let outflow =
-                route.and_then(|(broker, on_dead)| Some((self.outflows.get_mut(&broker)?, on_dead)));
-            match outflow {
-                Some((outflow, on_dead)) => {
+            match self.traffic.route(&topic) {
+                Some((flow, on_dead)) => {
                     let due = found.next_due.map(|wait| now.after(wait));
-                    outflow.flow.discovered(&topic, on_dead, found.ready, due);
+                    flow.discovered(&topic, on_dead, found.ready, due);
                 }
                 None => _ = unrouted.insert(found.topic),
             }
@@ -341,7 +302,7 @@ impl Cycle {
 
     /// Claims for every broker what permits allow.
     async fn claim_all(&mut self) -> Result<bool, StoreError> {
-        let brokers: Vec<Arc<str>> = self.outflows.keys().cloned().collect();
+        let brokers: Vec<Arc<str>> = self.traffic.brokers().cloned().collect();
         let mut progress = false;
         for broker in brokers {
             while let Some((plan, permit)) = self.next_claim(&broker) {
@@ -351,11 +312,10 @@ impl Cycle {
                     return Ok(true);
                 }
                 // What was claimed goes out while the next statement runs.
-                self.hand_over();
+                self.traffic.hand_over(self.pass());
             }
         }
-        // A permit that was waited for and has no use any more is somebody else's.
-        self.outflows.values_mut().for_each(|outflow| outflow.reserve.event = None);
+        self.traffic.return_unused();
         Ok(progress)
     }
 
@@ -364,21 +324,10 @@ impl Cycle {
         let now = clock::now();
         let lease = self.owned.as_ref().filter(|owned| !owned.giving)?.lease;
         let batch_events = usize::try_from(self.settings.tenant.delivery.batch_events).unwrap_or(usize::MAX);
-        let outflow = self.outflows.get_mut(broker)?;
-        outflow.refresh();
-        if !outflow.open(&lease, now) || !outflow.flow.wants_claim(now) || self.settling.holds_back(broker) {
+        if self.settling.holds_back(broker) {
             return None;
         }
-        let Some(permit) = outflow.permits(batch_events) else {
-            if !std::mem::replace(&mut outflow.reserve.waits_for_event, true) {
-                let (outlet, broker, life) = (outflow.outlet.clone(), broker.clone(), self.life);
-                self.waking
-                    .push(async move { Wake::Event(broker, life, outlet.bound.event().await) }.boxed());
-            }
-            return None;
-        };
-        let plan = outflow.flow.begin_claim(now, permit.count())?;
-        Some((plan, permit))
+        self.traffic.next_claim(broker, &lease, now, batch_events)
     }
 
     /// Sends a claim. False: the lane is lost.
@@ -389,8 +338,8 @@ impl Cycle {
         permit: Permit,
     ) -> Result<bool, StoreError> {
         let Some(owned) = &self.owned else { return Ok(false) };
-        let Some(outflow) = self.outflows.get_mut(broker) else { return Ok(true) };
-        let live: Vec<Uuid> = outflow.flow.live().collect();
+        let pass = self.pass();
+        let live: Vec<Uuid> = self.traffic.live(broker);
         let topics: Vec<TopicRequest<'_>> = plan
             .topics
             .iter()
@@ -406,8 +355,8 @@ impl Cycle {
             ClaimRequest { lane: self.lane, owner: owned.owner, broker, token, live: &live, topics: &topics };
         let (asked, begun) = (clock::now(), Instant::now());
         let claimed = match plan.path {
-            Path::Ready => self.store.claim(&request).await?,
-            Path::Due => self.store.claim_due(&request).await?,
+            Path::Ready => self.traffic.during(pass, self.store.claim(&request)).await?,
+            Path::Due => self.traffic.during(pass, self.store.claim_due(&request)).await?,
         };
         if claimed.lane_lost() {
             return Ok(false);
@@ -418,31 +367,23 @@ impl Cycle {
         self.busy |= !rows.is_empty();
         let ready = plan.path == Path::Ready;
         let answer = ClaimAnswer { token, xmin: ready.then_some(claimed.xmin), xid: claimed.xid, rows };
-        outflow.claimed(plan, answer, asked, clock::now(), permit);
+        self.traffic.claimed(broker, plan, answer, asked, permit);
         Ok(true)
     }
 
     /// Writes back what ended.
     async fn settle(&mut self, now: Moment) -> Result<bool, StoreError> {
-        let current = self.outflows.iter_mut().map(|(broker, outflow)| (self.life, broker, outflow));
-        let late = self.late.iter_mut().flat_map(|(life, outflows)| {
-            outflows.iter_mut().map(|(broker, outflow)| (*life, broker, outflow))
-        });
-        for (life, broker, outflow) in current.chain(late) {
-            while let Some(settle) = outflow.flow.next_settle() {
-                self.settling.push(Unsettled::new(broker.clone(), life, settle));
-            }
+        while let Some((broker, life, settle)) = self.traffic.next_settle() {
+            self.settling.push(Unsettled::new(broker, life, settle));
         }
         let mut progress = false;
         loop {
-            let written =
-                self.settling.write(&mut self.store, &self.settings.tenant.name, self.lane, now).await?;
-            let Some(settled) = written else { return Ok(progress) };
+            let pass = self.pass();
+            let write = self.settling.write(&mut self.store, &self.settings.tenant.name, self.lane, now);
+            let Some(settled) = self.traffic.during(pass, write).await? else { return Ok(progress) };
             progress = true;
             let unsettled = settled.unsettled;
-            if let Some(outflow) = self.outflow(unsettled.life, &unsettled.broker) {
-                outflow.settled(&unsettled.settle, settled.promoted, clock::now());
-            }
+            self.traffic.settled(unsettled.life, &unsettled.broker, &unsettled.settle, settled.promoted);
         }
     }
 
@@ -458,17 +399,14 @@ impl Cycle {
 
     /// The lane is somebody else's.
     fn lose(&mut self) {
-        let in_flight = self.outflows.values().map(|outflow| outflow.flow.in_flight()).sum();
+        let in_flight = self.traffic.flows().map(Flow::in_flight).sum();
         telemetry::lane_lost(self.tenant(), self.lane, in_flight);
-        self.settling.lane_lost(&self.settings.tenant.name, self.life);
+        self.settling.lane_lost(&self.settings.tenant.name, self.traffic.life());
         self.end_life();
     }
 
     fn end_life(&mut self) {
-        let mut ended = std::mem::replace(&mut self.outflows, outflows(&self.settings));
-        ended.values_mut().for_each(Outflow::abandon);
-        self.late.insert(self.life, ended);
-        self.life += 1;
+        self.traffic.end_life();
         self.owned = None;
         self.seeking = Seeking::new(clock::now().after(super::ownership::LOOK));
         telemetry::lanes_owned(self.tenant(), 0);
@@ -476,73 +414,12 @@ impl Cycle {
             // The next owner counts them.
             telemetry::topics_unrouted(self.tenant(), &[]);
         }
-        self.drop_finished_lives();
     }
 
-    fn drop_finished_lives(&mut self) {
-        self.late.retain(|_, outflows| outflows.values().any(|outflow| !outflow.flow.is_empty()));
-    }
-
-    fn outflow(&mut self, life: u64, broker: &str) -> Option<&mut Outflow> {
-        let outflows = if life == self.life { Some(&mut self.outflows) } else { self.late.get_mut(&life) };
-        outflows.and_then(|outflows| outflows.get_mut(broker))
-    }
-
-    /// Hands over what may go; what may not goes back.
-    fn hand_over(&mut self) {
-        let now = clock::now();
-        let Some(owned) = &self.owned else { return };
-        for (broker, outflow) in &mut self.outflows {
-            outflow.refresh();
-            let open = !owned.giving && !self.draining && outflow.open(&owned.lease, now);
-            while let Some(publishing) = outflow.hand_over(&mut self.routing, now, open, self.life) {
-                self.publishing.push(publishing);
-            }
-            if let Some(bytes) = outflow.reserve.asks_for_bytes() {
-                let (outlet, broker, life) = (outflow.outlet.clone(), broker.clone(), self.life);
-                self.waking
-                    .push(async move { Wake::Bytes(broker, life, outlet.bound.bytes(bytes).await) }.boxed());
-            }
-        }
-    }
-
-    /// Takes in every report that is there.
-    fn collect(&mut self) {
-        while let Some(Some(returned)) = self.publishing.next().now_or_never() {
-            self.returned(returned);
-        }
-        while let Some(Some(wake)) = self.waking.next().now_or_never() {
-            self.woken(wake);
-        }
-    }
-
-    fn returned(&mut self, returned: Returned) {
-        let tenant = self.settings.tenant.name.clone();
-        let (life, broker, now) = (returned.life, returned.broker.clone(), clock::now());
-        if let Some(outflow) = self.outflow(life, &broker) {
-            outflow.returned(&tenant, returned, now);
-        }
-    }
-
-    fn woken(&mut self, wake: Wake) {
-        match wake {
-            Wake::Event(broker, life, permit) => {
-                if let Some(outflow) = self.outflow(life, &broker) {
-                    outflow.reserve.waits_for_event = false;
-                    outflow.reserve.event = Some(permit);
-                }
-            }
-            Wake::Bytes(broker, life, permit) => {
-                if let Some(outflow) = self.outflow(life, &broker) {
-                    outflow.reserve.got_bytes(permit);
-                }
-            }
-            Wake::Link(broker) => {
-                if let Some(outlet) = self.settings.outlets.get(&broker) {
-                    self.waking.push(link_change(broker, outlet.watch()));
-                }
-            }
-        }
+    /// The lease under which events may be handed over now.
+    fn pass(&self) -> Option<Lease> {
+        let owned = self.owned.as_ref().filter(|owned| !owned.giving && !self.draining)?;
+        Some(owned.lease)
     }
 
     /// Waits until there may be something to do.
@@ -552,8 +429,7 @@ impl Cycle {
         let draining = signals.is_draining();
         let deadline = signals.deadline();
         tokio::select! {
-            Some(returned) = self.publishing.next(), if !self.publishing.is_empty() => self.returned(returned),
-            Some(wake) = self.waking.next(), if !self.waking.is_empty() => self.woken(wake),
+            () = self.traffic.news() => {}
             () = tokio::time::sleep(pause) => {}
             () = signals.draining(), if !draining => {}
             () = sleep_until(deadline), if deadline.is_some() => {}
@@ -566,7 +442,7 @@ impl Cycle {
             return self.retry_at;
         }
         // What came to its end without leaving the process: a drain gives it back, or it can't be made a message.
-        if self.outflows.values().any(|outflow| outflow.flow.wants_settle()) {
+        if self.traffic.flows().any(Flow::wants_settle) {
             return now;
         }
         let Some(owned) = &self.owned else {
@@ -583,11 +459,9 @@ impl Cycle {
         }
         if !owned.giving {
             at = at.min(owned.sweep_at).min(self.pacing.next());
-            for outflow in self.outflows.values().filter(|outflow| outflow.open(&owned.lease, now)) {
-                // What could be claimed now waits for a permit, a settle or a claim in flight, which wake by themselves.
-                at =
-                    outflow.flow.wakes_at(now).filter(|wakes| *wakes > now).map_or(at, |wakes| at.min(wakes));
-            }
+            // What could be claimed now waits for a permit, a settle or a claim in flight, which wake by themselves.
+            let wakes = self.traffic.wakes_at(&owned.lease, now).filter(|wakes| *wakes > now);
+            at = wakes.map_or(at, |wakes| at.min(wakes));
         }
         self.settling.next_at().map_or(at, |settle| at.min(settle))
     }
@@ -595,40 +469,13 @@ impl Cycle {
     /// The end: what can't be finished is left to the next owner, and the others are told.
     async fn leave(&mut self) {
         if let Some(owned) = &self.owned {
-            let rest = self
-                .outflows
-                .values()
-                .map(|outflow| outflow.outlet.publish_deadline)
-                .max()
-                .unwrap_or_default();
+            let rest = self.traffic.longest_publish();
             // Lost replies don't matter any more: the lease ends all the same.
             let _ = self.store.give(self.lane, owned.owner, rest).await;
         }
         let _ = self.store.depart(&self.settings.replica).await;
         self.store.disconnect().await;
     }
-}
-
-fn outflows(settings: &ClaimerSettings) -> Outflows {
-    let delivery = &settings.tenant.delivery;
-    let number = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
-    let flow = FlowSettings {
-        limits: Limits {
-            max_refusals: delivery.max_refusals,
-            max_unknown: delivery.max_unknown,
-            backoff: delivery.backoff,
-        },
-        claims_in_flight: number(delivery.claims_in_flight),
-        batch_events: number(delivery.batch_events),
-        order_horizon: delivery.order_horizon,
-    };
-    let used: BTreeSet<&Arc<str>> = settings.tenant.routes.iter().map(|route| &route.broker).collect();
-    settings
-        .outlets
-        .iter()
-        .filter(|(name, _)| used.contains(name))
-        .map(|(name, outlet)| (name.clone(), Outflow::new(outlet.clone(), flow)))
-        .collect()
 }
 
 fn row(row: store::Row) -> Row {
@@ -643,20 +490,6 @@ fn other(on_dead: OnDead) -> OnDead {
         OnDead::Block => OnDead::Skip,
         OnDead::Skip => OnDead::Block,
     }
-}
-
-fn link_change(
-    broker: Arc<str>,
-    mut state: tokio::sync::watch::Receiver<crate::actors::outlet::LinkState>,
-) -> BoxFuture<'static, Wake> {
-    async move {
-        if state.changed().await.is_err() {
-            // The outlet lives as long as the claimer: this does not happen, and would spin if it ended.
-            std::future::pending::<()>().await;
-        }
-        Wake::Link(broker)
-    }
-    .boxed()
 }
 
 async fn sleep_until(deadline: Option<tokio::time::Instant>) {

@@ -12,6 +12,7 @@ mod ownership;
 mod pacing;
 mod routing;
 mod settling;
+mod traffic;
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
