@@ -105,7 +105,7 @@ impl Default for Delivery {
             lease: Duration::from_secs(15),
             poll: Poll::default(),
             batch_events: 500,
-            claims_in_flight: 2,
+            claims_in_flight: 8,
             on_dead: OnDead::Block,
             order_horizon: Duration::from_secs(60),
         }

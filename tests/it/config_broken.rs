@@ -30,7 +30,9 @@ fn a_file_cut_at_any_length_is_a_config_or_a_fault() {
 /// Texts on which parsers of values in variables have panicked.
 #[test]
 fn a_variable_with_escapes_or_endless_brackets_is_a_fault() {
-    for value in ["[\"\u{3065}\\x", "[\"\u{3065}\\n\"]", &"[".repeat(100_000), &"{a=".repeat(30_000), "[\n]\nb = 1"] {
+    for value in
+        ["[\"\u{3065}\\x", "[\"\u{3065}\\n\"]", &"[".repeat(100_000), &"{a=".repeat(30_000), "[\n]\nb = 1"]
+    {
         let faults = Fixture::new().variable("OUTRIDER_DELIVERY__BACKOFF", value).faults();
         assert!(faults.iter().all(|fault| fault.contains("backoff")), "{faults:?}");
     }

@@ -25,7 +25,7 @@
 //! | `queue.buffering.max.messages` | 100000 | the section's `max_in_flight` must not be more |
 //! | `queue.buffering.max.kbytes` | 1048576 | likewise, in bytes of payload |
 //! | `reconnect.backoff.max.ms` | 2000, with SASL 10000 | an outage ends sooner; wrong passwords lock accounts |
-//! | `linger.ms` | 5, at most 1000 | outrider waits for a batch as a whole |
+//! | `linger.ms` | 1, at most 1000 | events come in groups, and the next of a key waits for the one before |
 //!
 //! # Keys
 //!

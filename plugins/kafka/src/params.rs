@@ -22,6 +22,8 @@ const DEFAULTS: &[(&str, &str)] = &[
     // The hash of Java's producer, so that a key has one partition whoever writes it.
     ("partitioner", "murmur2_random"),
     ("message.max.bytes", "1000000"),
+    // Events come in groups, so there is little to wait for; of one key one at a time, so each wait is a key's.
+    ("linger.ms", "1"),
     ("queue.buffering.max.messages", "100000"),
     ("queue.buffering.max.kbytes", "1048576"),
     ("socket.keepalive.enable", "true"),
@@ -84,8 +86,9 @@ impl Settings {
             faults.push(Fault::new("bootstrap.servers", "is required: `host:port`, several with commas"));
         }
         faults.extend(security(&entries, given));
+        let given_as_alias = |name| ALIASES.iter().any(|&(known, alias)| known == name && given(alias));
         for &(name, value) in DEFAULTS {
-            if !given(name) {
+            if !given(name) && !given_as_alias(name) {
                 entries.insert(name.to_owned(), value.to_owned());
             }
         }

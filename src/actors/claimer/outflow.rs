@@ -25,8 +25,8 @@ const GROUP: usize = 1_000;
 /// Most events of a claim before a payload was seen: a small first fetch, whatever the payloads turn out to be.
 const FIRST_CLAIM: usize = 64;
 
-/// A claim may fetch payloads of at most this share of the broker's bytes, as far as the last ones tell: what waits
-/// in memory is bounded like what is in flight.
+/// A claim may fetch payloads of at most this share of the broker's bytes, as far as the last ones tell. A smaller one
+/// where more claims may be unsettled: what waits in memory is bounded like what is in flight.
 const FETCH_SHARE: usize = 4;
 
 #[derive(Debug)]
@@ -34,6 +34,7 @@ pub(super) struct Outflow {
     pub(super) outlet: Arc<Outlet>,
     pub(super) flow: Flow,
     limits: Limits,
+    fetch_share: usize,
     publisher: watch::Receiver<Option<Recipient<PublishBatch>>>,
     /// The address, taken once per publisher: each clone of one has a slot of its own in the mailbox.
     address: Option<Recipient<PublishBatch>>,
@@ -100,6 +101,7 @@ impl Outflow {
             publisher,
             outlet,
             limits: settings.limits,
+            fetch_share: settings.claims_in_flight.max(FETCH_SHARE),
             flow: Flow::new(settings),
             address: None,
             permits: HashMap::new(),
@@ -112,7 +114,7 @@ impl Outflow {
     /// Takes permits for the next claim: as many as a claim may use and are free. `None`: wait for one.
     pub(super) fn permits(&mut self, batch_events: usize) -> Option<Permit> {
         let (_, max_bytes) = self.outlet.bound.bytes_in_use();
-        let share = self.payload.map_or(FIRST_CLAIM, |payload| max_bytes / FETCH_SHARE / payload.max(1));
+        let share = self.payload.map_or(FIRST_CLAIM, |payload| max_bytes / self.fetch_share / payload.max(1));
         let most = share.clamp(1, batch_events.max(1));
         let mut permit = match self.reserve.event.take() {
             Some(permit) => permit,
