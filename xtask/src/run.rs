@@ -5,6 +5,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 use outrider_servers::kafka::Tuning;
+use outrider_servers::place::Medium;
 
 use crate::cargo;
 use crate::interrupt::Interrupt;
@@ -78,8 +79,13 @@ pub(crate) fn run(
         return Ok(cargo::exit_code(program.command(arguments)?.status().context("show the help")?));
     }
     let build = || program.build();
-    let servers =
-        setup::servers_while_building(program.use_name(), program.tuning(), progress, interrupt, build)?;
+    let servers = setup::servers_while_building(
+        program.use_name(),
+        (program.tuning(), Medium::Disk),
+        progress,
+        interrupt,
+        build,
+    )?;
     let mut command = program.command(arguments)?;
     servers.tell(&mut command);
     progress.tell(&format!("{}: run", program.use_name()));

@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use outrider_servers::install::{INSTALL_DIR, Install, apt, maven, wheel};
 use outrider_servers::kafka::Tuning;
+use outrider_servers::place::Medium;
 use outrider_servers::shared::Shared;
 use outrider_servers::{holder, place};
 
@@ -115,7 +116,7 @@ pub(crate) fn sweep(progress: &Progress) {
 /// Installs, then builds and starts the servers at the same time: RabbitMQ takes seconds and little CPU.
 pub(crate) fn servers_while_building(
     name: &str,
-    tuning: Tuning,
+    how: (Tuning, Medium),
     progress: &Progress,
     interrupt: &Interrupt,
     build: impl FnOnce() -> Result<()>,
@@ -128,7 +129,7 @@ pub(crate) fn servers_while_building(
     }
     interrupt.check()?;
     let (servers, built) = std::thread::scope(|scope| {
-        let starting = scope.spawn(|| start(source, name, &install, tuning, progress));
+        let starting = scope.spawn(|| start(source, name, &install, how, progress));
         let built = progress.step("build", build);
         (starting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), built)
     });
@@ -143,13 +144,13 @@ fn start(
     source: Source,
     name: &str,
     install: &Install,
-    tuning: Tuning,
+    (tuning, medium): (Tuning, Medium),
     progress: &Progress,
 ) -> Result<Servers> {
     match source {
         Source::Private => {
             downloads(install, progress)?;
-            progress.step("servers", || Ok(Servers::Private(Shared::start(name, install, tuning)?)))
+            progress.step("servers", || Ok(Servers::Private(Shared::start(name, install, tuning, medium)?)))
         }
         Source::Docker => progress.step("containers", || Ok(Servers::Docker(compose::start()?))),
     }

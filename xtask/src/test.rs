@@ -1,44 +1,108 @@
 //! `cargo xtask test`: every test of the workspace, against private servers that live as long as the run.
+//!
+//! Cargo runs test programs one after another, and most of ours wait for servers, so they run in three rows side by
+//! side, each a `cargo test` of its own. What the second and the third print is shown when they end.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::process::ExitCode;
+use std::io::Write;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 use outrider_servers::holder;
 use outrider_servers::kafka::Tuning;
+use outrider_servers::place::Medium;
 use outrider_servers::shared;
+use serde_json::Value;
 
 use crate::cargo::{self, CONTAINERS};
 use crate::interrupt::{self, Interrupt};
 use crate::progress::Progress;
 use crate::setup;
 
-/// Tests at a time, whatever the number of cores: most of them wait, some for a minute because that is what they claim.
-/// Many more, and the busy ones miss their deadlines on a small machine.
-const TEST_THREADS: &str = "4";
+/// The test program of the whole daemon. It lives through minutes of outage.
+const LONGEST: &str = "it";
+
+/// Tests at a time, whatever the number of cores: nearly all of them wait for a server.
+const THREADS: &str = "4";
+
+/// Tests of [`LONGEST`] at a time: with fewer, those that last a minute would follow each other.
+const LONGEST_THREADS: &str = "12";
 
 pub(crate) fn run(arguments: &[OsString], progress: &Progress, interrupt: &Interrupt) -> Result<ExitCode> {
     let selection = selection(arguments);
     let build = || cargo::run(cargo::command(&["test", "--no-run"]).args(&selection).args(arguments));
-    let servers = setup::servers_while_building("test", Tuning::Tests, progress, interrupt, build)?;
+    let how = (Tuning::Tests, Medium::Memory);
+    let servers = setup::servers_while_building("test", how, progress, interrupt, build)?;
     for (name, value) in servers.variables() {
         progress.tell(&format!("{name}={value}"));
     }
     // Said before the tests, for the last lines are to be cargo's own.
     progress.tell(&format!("tests; afterwards the servers' logs are in `{}`", shared::logs().display()));
-    let mut command = cargo::command(&["test"]);
-    command.args(selection).args(arguments);
-    if std::env::var_os("RUST_TEST_THREADS").is_none() {
-        command.env("RUST_TEST_THREADS", TEST_THREADS);
-    }
-    servers.tell(&mut command);
-    let status = command.status().context("run `cargo test`")?;
+    let tests = |threads: &str, options: &[String]| {
+        let mut command = cargo::command(&["test"]);
+        command.args(&selection).args(options).args(arguments);
+        if std::env::var_os("RUST_TEST_THREADS").is_none() {
+            command.env("RUST_TEST_THREADS", threads);
+        }
+        servers.tell(&mut command);
+        command
+    };
+    let exit = if arguments.is_empty() { all(tests, progress)? } else { show(&mut tests(THREADS, &[]))? };
     drop(servers);
     holder::sweep();
     if interrupt.came() {
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }
-    Ok(cargo::exit_code(status))
+    Ok(exit)
+}
+
+/// Unit tests and the examples in documentation beside the test programs of plugins and harnesses, and beside
+/// [`LONGEST`].
+fn all(tests: impl Fn(&str, &[String]) -> Command, progress: &Progress) -> Result<ExitCode> {
+    let select = |names: BTreeSet<String>| -> Vec<String> {
+        names.into_iter().flat_map(|name| ["--test".to_owned(), name]).collect()
+    };
+    let (longest, others): (BTreeSet<String>, BTreeSet<String>) =
+        test_programs()?.into_iter().partition(|name| name == LONGEST);
+    let beside = [(LONGEST_THREADS, select(longest)), (THREADS, select(others))].map(|(threads, options)| {
+        let mut command = tests(threads, &options);
+        (options.join(" "), std::thread::spawn(move || command.output()))
+    });
+    let mut exit = ExitCode::SUCCESS;
+    let mut ended = |code: ExitCode| {
+        if exit == ExitCode::SUCCESS {
+            exit = code;
+        }
+    };
+    for options in [&["--lib", "--bins"][..], &["--doc"]] {
+        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        ended(show(&mut tests(THREADS, &options))?);
+    }
+    for (options, running) in beside.into_iter().rev() {
+        let output = running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let output = output.with_context(|| format!("run `cargo test {options}`"))?;
+        progress.tell(&format!("what ran beside them: cargo test {options}"));
+        std::io::stderr().write_all(&output.stderr)?;
+        std::io::stdout().write_all(&output.stdout)?;
+        ended(cargo::exit_code(output.status));
+    }
+    Ok(exit)
+}
+
+fn show(command: &mut Command) -> Result<ExitCode> {
+    Ok(cargo::exit_code(command.status().context("run `cargo test`")?))
+}
+
+/// Names of the test programs in the workspace's `tests/` folders.
+fn test_programs() -> Result<BTreeSet<String>> {
+    let mut command = cargo::command(&["metadata", "--no-deps", "--format-version", "1"]);
+    let output = command.output().context("run `cargo metadata`")?;
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("read cargo's metadata")?;
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    let programs = targets.filter(|target| target["kind"][0] == "test");
+    Ok(programs.filter_map(|target| target["name"].as_str().map(str::to_owned)).collect())
 }
 
 /// The whole workspace but the containers, unless told which packages; to the end, even if something fails.

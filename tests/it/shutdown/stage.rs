@@ -46,7 +46,7 @@ impl Stage {
         let bytes = OUT * i64::try_from(PAYLOAD).unwrap();
         let root = format!(
             "[replica]\nname = \"one\"\n[shutdown]\ngrace = \"{grace}\"\n\
-             [delivery]\nlease = \"{lease}\"\nclaims_in_flight = 5\n\
+             [delivery]\nlease = \"{lease}\"\nclaims_in_flight = 10\n\
              [brokers.nats]\nkind = \"nats\"\npublish_deadline = \"{publish_deadline}\"\n\
              max_in_flight = {{ events = {EVENTS}, bytes = \"{bytes}B\" }}\nparams = {{ url = \"{nats}\" }}\n\
              [[routes]]\ntopic = \"*\"\nbroker = \"nats\"\nto = {{ subject = \"{stream}.{{topic}}\" }}\n"

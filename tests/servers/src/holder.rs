@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::place;
+use crate::place::{self, Medium};
 use crate::process::{Process, Signal};
 
 /// The holder of the servers that `cargo xtask servers up` leaves running.
@@ -66,8 +66,8 @@ impl Holder {
     ///
     /// # Errors
     /// When the folder cannot be made.
-    pub fn new(name: &str, stays: bool) -> Result<Holder> {
-        let folder = place::private().join("run").join(name);
+    pub fn new(name: &str, stays: bool, medium: Medium) -> Result<Holder> {
+        let folder = place::run(medium).join(name);
         place::make(&folder)?;
         let process = if stays { None } else { Some(Process::current()?) };
         write(&folder.join(HOLDER_FILE), &HolderRecord { process: process.clone() })?;
@@ -82,7 +82,7 @@ impl Holder {
             return Ok(holder.clone());
         }
         sweep();
-        Ok(own.insert(Holder::new(&format!("own-{}", std::process::id()), false)?).clone())
+        Ok(own.insert(Holder::new(&format!("own-{}", std::process::id()), false, Medium::Memory)?).clone())
     }
 
     /// Makes the folder for a server named `name`, numbered if there is one of that name.
@@ -98,9 +98,9 @@ impl Holder {
 
     /// All holders there are, by name.
     pub fn all() -> Vec<Holder> {
-        let Ok(entries) = fs::read_dir(place::private().join("run")) else { return Vec::new() };
-        let mut folders: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        folders.sort();
+        let runs = place::all_runs().into_iter().filter_map(|run| fs::read_dir(run).ok());
+        let mut folders: Vec<PathBuf> = runs.flatten().flatten().map(|entry| entry.path()).collect();
+        folders.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
         let holder = |folder: PathBuf| {
             let record: HolderRecord = read(&folder.join(HOLDER_FILE))?;
             Some(Holder { folder, process: record.process })

@@ -1,7 +1,8 @@
 //! Where private servers live on disk: one folder with what was installed and what runs.
 //!
 //! `install/` holds downloads and is kept; `run/HOLDER/SERVER/` holds the data of a running server and goes with
-//! it; `log/` holds the last logs. Must not: put anything outside of that folder.
+//! it; `log/` holds the last logs. Where there is room, `run/` of tests is a folder in memory instead, for they make
+//! and drop hundreds of databases. Must not: put anything outside of those folders.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -34,6 +35,66 @@ pub fn private() -> PathBuf {
     }
     let name: String = workspace.to_string_lossy().trim_matches('/').replace('/', "-");
     Path::new(FALLBACK).join(name)
+}
+
+/// Where a running server keeps its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// As a server in earnest does.
+    Disk,
+    /// In memory if there is room, else on disk.
+    Memory,
+}
+
+/// Free memory, and room in the file system there, from which on data goes to memory.
+const ROOM: u64 = 6 << 30;
+
+/// File system in memory that every Linux has; small in a container, unless asked for more.
+const MEMORY: &str = "/dev/shm";
+
+/// The folder for holders of this process.
+pub(crate) fn run(medium: Medium) -> PathBuf {
+    match medium {
+        Medium::Memory if has_room(Path::new(MEMORY)) && is_ours(&run_in_memory()) => run_in_memory(),
+        Medium::Memory | Medium::Disk => run_on_disk(),
+    }
+}
+
+/// Every folder in which there may be holders.
+pub(crate) fn all_runs() -> [PathBuf; 2] {
+    [run_on_disk(), run_in_memory()]
+}
+
+fn run_on_disk() -> PathBuf {
+    private().join("run")
+}
+
+/// Named after the user and the private folder.
+fn run_in_memory() -> PathBuf {
+    let name = private().to_string_lossy().replace('/', "-");
+    Path::new(MEMORY).join(format!("outrider-{}{name}", rustix::process::geteuid().as_raw()))
+}
+
+fn has_room(folder: &Path) -> bool {
+    let Ok(found) = rustix::fs::statvfs(folder) else { return false };
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    found.f_bavail.saturating_mul(found.f_frsize) >= ROOM && available(&memory) >= ROOM
+}
+
+/// `MemAvailable` of `/proc/meminfo`, in bytes; 0 without one.
+fn available(meminfo: &str) -> u64 {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or(0).saturating_mul(1024)
+}
+
+/// Anybody may make a folder there: one that somebody else made, or a link, is not used.
+fn is_ours(folder: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    match fs::symlink_metadata(folder) {
+        Ok(found) => found.is_dir() && found.uid() == rustix::process::geteuid().as_raw(),
+        Err(cause) => cause.kind() == std::io::ErrorKind::NotFound,
+    }
 }
 
 /// Whether the calling process is root.
@@ -123,6 +184,24 @@ mod tests {
         let user = find_user(passwd, "postgres").unwrap();
         assert_eq!((user.uid, user.gid), (101, 104));
         assert!(find_user(passwd, "nobody").is_none());
+    }
+
+    #[test]
+    fn memory_is_read_in_bytes() {
+        assert_eq!(available("MemTotal:  24105116 kB\nMemAvailable:   1048576 kB\n"), 1 << 30);
+        assert_eq!(available("MemTotal:  24105116 kB\n"), 0);
+    }
+
+    #[test]
+    fn a_link_and_a_file_are_not_ours() {
+        let top = std::env::temp_dir().join(format!("outrider-ours-{}", std::process::id()));
+        assert!(is_ours(&top), "one that is not there will be");
+        fs::create_dir(&top).unwrap();
+        assert!(is_ours(&top));
+        std::os::unix::fs::symlink(&top, top.join("link")).unwrap();
+        fs::write(top.join("file"), "").unwrap();
+        assert!(!is_ours(&top.join("link")) && !is_ours(&top.join("file")));
+        fs::remove_dir_all(&top).unwrap();
     }
 
     #[test]

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use crate::holder::{Holder, UP};
 use crate::install::Install;
 use crate::kafka::Tuning;
+use crate::place::Medium;
 use crate::postgres::Version;
 use crate::server::Server;
 use crate::{kafka, nats, place, postgres, rabbitmq};
@@ -25,8 +26,9 @@ impl Shared {
     ///
     /// # Errors
     /// When one of the others is missing or does not start; those that did are stopped.
-    pub fn start(name: &str, install: &Install, tuning: Tuning) -> Result<Shared> {
-        Self::start_for(Holder::new(&format!("{name}-{}", std::process::id()), false)?, install, tuning)
+    pub fn start(name: &str, install: &Install, tuning: Tuning, medium: Medium) -> Result<Shared> {
+        let name = format!("{name}-{}", std::process::id());
+        Self::start_for(Holder::new(&name, false, medium)?, install, tuning)
     }
 
     /// Starts all at once and leaves them running, held by nobody, until they are stopped ([`Holder::stop`]).
@@ -34,7 +36,7 @@ impl Shared {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn leave_up(install: &Install) -> Result<()> {
-        let mut shared = Self::start_for(Holder::new(UP, true)?, install, Tuning::Tests)?;
+        let mut shared = Self::start_for(Holder::new(UP, true, Medium::Disk)?, install, Tuning::Tests)?;
         shared.holder = None;
         shared.servers.drain(..).for_each(Server::outlive);
         Ok(())

@@ -11,6 +11,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{Consumer as _, StreamConsumer};
 use rdkafka::message::{BorrowedMessage, Headers, Message};
+use rdkafka::metadata::MetadataTopic;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::{Consume, Delivered};
@@ -39,7 +40,24 @@ pub async fn create_topics(bootstrap: &str, topics: &[&str], partitions: i32) ->
     for created in admin.create_topics(&new, &options).await.context("failed to ask Kafka for topics")? {
         created.map_err(|(topic, code)| anyhow::anyhow!("Kafka did not make the topic `{topic}`: {code}"))?;
     }
+    // The controller has them then; the broker, asked for one, hears of it a moment later.
+    let until = Instant::now() + ADMIN_TIMEOUT;
+    for topic in topics {
+        while !is_known(&admin, topic)? {
+            ensure!(Instant::now() < until, "Kafka made the topic `{topic}`, but does not know it");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
     Ok(())
+}
+
+fn is_known(admin: &AdminClient<DefaultClientContext>, topic: &str) -> Result<bool> {
+    let metadata = admin.inner().fetch_metadata(Some(topic), ADMIN_TIMEOUT);
+    let metadata = metadata.with_context(|| format!("failed to ask Kafka for the topic `{topic}`"))?;
+    let leads = |topic: &MetadataTopic| {
+        topic.error().is_none() && topic.partitions().iter().all(|partition| partition.leader() >= 0)
+    };
+    Ok(metadata.topics().first().is_some_and(leads))
 }
 
 /// Deletes topics; one that is not there is an error.

@@ -39,8 +39,20 @@ pub(crate) async fn create_topic(topic: &str, partitions: i32, settings: &[(&str
         new = new.set(name, value);
     }
     let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
-    let created = admin(&bootstrap()).create_topics([&new], &options).await.unwrap();
+    let admin = admin(&bootstrap());
+    let created = admin.create_topics([&new], &options).await.unwrap();
     assert!(created.iter().all(Result::is_ok), "{created:?}");
+    // The controller has it then; the broker, asked for it, hears of it a moment later.
+    let until = Instant::now() + PATIENCE;
+    let known = || {
+        let metadata = admin.inner().fetch_metadata(Some(topic), PATIENCE).unwrap();
+        let topic = &metadata.topics()[0];
+        topic.error().is_none() && topic.partitions().iter().all(|partition| partition.leader() >= 0)
+    };
+    while !known() {
+        assert!(Instant::now() < until, "the broker does not know `{topic}`");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 pub(crate) async fn delete_topic(topic: &str) {
