@@ -1,5 +1,6 @@
--- Two roles: outrider_app for services, outrider_relay for outrider itself. Made without login where that is allowed; where
--- it is not, the database's owner makes them and runs `SELECT outrider.grant_rights()` once more.
+-- Two roles: outrider_app for services, outrider_relay for outrider itself.
+-- Made without login where that is allowed; where it is not, the database's owner makes them and runs
+-- `SELECT outrider.grant_rights()` once more.
 -- Lock: catalog rows only. Time: instant.
 REVOKE ALL ON SCHEMA outrider FROM PUBLIC;
 REVOKE ALL ON FUNCTION outrider.lane_of(text, bigint) FROM PUBLIC;

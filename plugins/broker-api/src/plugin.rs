@@ -97,9 +97,9 @@ pub trait Connection: Send + Sync + 'static {
     /// Publishes a batch and returns one outcome per message, in the order of the batch.
     ///
     /// Returns not later than `deadline`: what was handed over and not answered by then is
-    /// [`Outcome::Unknown`], what was not handed over [`Outcome::NotSent`]. Messages with the same key are
-    /// handed over in the order of the batch. outrider puts two messages of one topic and key into one
-    /// batch, or into two at the same time, only if [`Connection::keeps_order`] holds.
+    /// [`Outcome::Unknown`], what was not handed over [`Outcome::NotSent`]. outrider waits for the outcome of
+    /// a message before it hands over the next of its topic and key: no broker keeps a later one from
+    /// passing one that it refused.
     ///
     /// Not cancel safe: a dropped future may leave messages on their way.
     async fn publish(&self, batch: Vec<Message>, deadline: Instant) -> Vec<Outcome>;
@@ -109,12 +109,6 @@ pub trait Connection: Send + Sync + 'static {
 
     /// False once this connection can't recover by itself and [`Broker::connect`] has to be called again.
     fn alive(&self) -> bool;
-
-    /// True if a failure of one message makes all later ones of its key fail too, so that a later one never
-    /// overtakes it. Then outrider need not wait for a message before it sends the next of its key.
-    fn keeps_order(&self) -> bool {
-        false
-    }
 
     /// Ends the connection: flushes or drops what is inside, off the async threads if that blocks, and
     /// returns not later than `deadline`. No message leaves afterwards.

@@ -196,14 +196,6 @@ impl Connection for KafkaConnection {
         self.end().is_none()
     }
 
-    /// False. Idempotence keeps the order of what is retried inside the client, but not past a failure: after a
-    /// record that was refused, or that timed out before it was sent, the next record of its key is stored all
-    /// the same. Only `enable.gapless.guarantee` would stop it, by ending the whole client each time, and not
-    /// for what this crate refuses before the client.
-    fn keeps_order(&self) -> bool {
-        false
-    }
-
     async fn close(&self, deadline: Instant) {
         self.blueprint.health.close();
         let flush_until = deadline.checked_sub(2 * TAKE_BACK).unwrap_or(deadline);

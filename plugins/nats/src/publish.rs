@@ -81,12 +81,6 @@ impl Connection for Link {
         self.over().is_none()
     }
 
-    /// The server takes a connection's messages in order, but it refuses them one by one: a stream that is full
-    /// for one message may have room for the next, of the same key.
-    fn keeps_order(&self) -> bool {
-        false
-    }
-
     /// Waits for the acknowledgements that are on their way, then ends the client.
     async fn close(&self, deadline: Instant) {
         self.closing.store(true, Ordering::Relaxed);

@@ -239,12 +239,6 @@ impl Connection for Link {
         self.is_alive()
     }
 
-    /// A message that comes back unroutable does not keep the next of its key from being routed, so outrider has
-    /// to wait for one before it sends the next.
-    fn keeps_order(&self) -> bool {
-        false
-    }
-
     async fn close(&self, deadline: Instant) {
         let was_alive = self.is_alive();
         self.closed.store(true, Ordering::Release);

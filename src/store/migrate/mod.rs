@@ -171,6 +171,7 @@ mod tests {
         for migration in MIGRATIONS {
             let top: String = migration.source.lines().take_while(|l| l.starts_with("--")).collect();
             assert!(top.contains("Lock:") && top.contains("Time:"), "{}", migration.name);
+            assert!(migration.purpose().ends_with('.'), "{}: a whole sentence", migration.name);
         }
     }
 
