@@ -1,7 +1,10 @@
 //! Several relays on the same tenants: who owns which lane, and what happens when one joins, stops, dies or has a lane
 //! taken from it.
 
+mod clocks;
 mod killed;
+mod pair;
+mod stopped;
 mod taken;
 
 use std::collections::BTreeMap;

@@ -178,6 +178,16 @@ impl Running {
         self.signal(Signal::INT)
     }
 
+    /// SIGSTOP: it stands still until [`resume`](Self::resume).
+    pub fn pause(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// SIGCONT.
+    pub fn resume(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
     /// One that has ended already gets no signal.
     fn signal(&self, signal: Signal) -> Result<()> {
         let Some(pid) = self.child.id() else { return Ok(()) };

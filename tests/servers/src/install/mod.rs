@@ -126,6 +126,13 @@ impl Install {
             .or_else(|| wheel.exists().then_some(wheel))
             .with_context(|| missing("NATS", "apt-get install nats-server"))
     }
+
+    /// The library that gives a program another wall clock. It is optional: tests do without where it cannot be had.
+    pub fn faketime(&self) -> Option<PathBuf> {
+        let libraries = Path::new("/usr/lib");
+        let folders = folder_names(libraries).into_iter().map(|name| libraries.join(name));
+        folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|library| library.exists())
+    }
 }
 
 fn missing(what: &str, remedy: &str) -> String {
