@@ -36,18 +36,19 @@ impl Fleet {
         }
     }
 
-    pub(super) fn share(&self, unit: &str) -> Share {
+    /// Whose share a unit is, and the name of that replica.
+    pub(super) fn share(&self, unit: &str) -> (Share, Arc<str>) {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let alive = seen.iter().filter(|(_, at)| at.elapsed() < ALIVE_WITHIN).map(|(name, _)| &**name);
         let replicas: Vec<&str> = alive.chain([&*self.me]).collect();
         if replicas.len() == 1 {
-            return Share::Mine;
+            return (Share::Mine, self.me.clone());
         }
         let units: Vec<&str> = self.units.iter().map(|unit| &**unit).collect();
         let preferred = share(&units, &replicas).get(unit).map(|name| (*name).to_owned());
-        match preferred.and_then(|name| seen.get(name.as_str()).copied()) {
-            Some(alive_at) => Share::Other { heartbeat_age: alive_at.elapsed() },
-            None => Share::Mine,
+        match preferred.and_then(|name| seen.get_key_value(name.as_str())) {
+            Some((name, alive_at)) => (Share::Other { heartbeat_age: alive_at.elapsed() }, name.clone()),
+            None => (Share::Mine, self.me.clone()),
         }
     }
 }

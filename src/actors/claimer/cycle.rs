@@ -32,8 +32,8 @@ pub(super) struct Cycle {
     store: Store,
     owned: Option<Owned>,
     seeking: Seeking,
-    /// When the replica whose share the lane is last let it lie.
-    let_lie: Option<Moment>,
+    /// When a replica whose share the lane was last let it lie, and its name.
+    let_lie: Option<(Moment, Arc<str>)>,
     traffic: Traffic,
     settling: Settling,
     pacing: Pacing,
@@ -161,7 +161,7 @@ impl Cycle {
         }
         let lanes = self.store.lanes().await?;
         let left = lanes.iter().find(|row| row.lane == self.lane).map_or(Duration::MAX, |row| row.left);
-        let share = self.settings.fleet.share(&self.settings.tenant.name);
+        let (share, replica) = self.settings.fleet.share(&self.settings.tenant.name);
         if !self.seeking.looked(now, left, share) {
             return Ok(false);
         }
@@ -170,7 +170,7 @@ impl Cycle {
         // After a lost reply this token is forgotten: if the take was done, its lease runs out.
         let epoch = self.store.take(self.lane, owner, &self.settings.replica, lease, false).await?;
         let Some(epoch) = epoch else { return Ok(false) };
-        self.let_lie = (share != Share::Mine).then_some(now);
+        self.let_lie = (share != Share::Mine).then_some((now, replica));
         telemetry::lane_taken(self.tenant(), self.lane, epoch);
         telemetry::lanes_owned(self.tenant(), 1);
         self.owned = Some(Owned::taken(owner, Lease::new(asked, lease), now));
@@ -241,8 +241,10 @@ impl Cycle {
                 }
             }
         }
-        let share = self.settings.fleet.share(&self.settings.tenant.name);
-        owned.giving |= self.draining || owned.should_give(now, share, self.let_lie);
+        let (share, replica) = self.settings.fleet.share(&self.settings.tenant.name);
+        // One that let it lie says nothing about another whose share it has become.
+        let let_lie = self.let_lie.as_ref().filter(|(_, name)| *name == replica).map(|(at, _)| *at);
+        owned.giving |= self.draining || owned.should_give(now, share, let_lie);
         if owned.giving {
             let empty = self.traffic.flows().all(Flow::is_empty);
             return if empty && self.settling.is_empty() { self.give().await } else { Ok(false) };
@@ -392,7 +394,8 @@ impl Cycle {
         let Some(owned) = &self.owned else { return Ok(false) };
         let free = self.store.give(self.lane, owned.owner, Duration::ZERO).await?;
         telemetry::lane_given(self.tenant(), self.lane, free.unwrap_or(false));
-        self.let_lie = Some(clock::now());
+        let (_, replica) = self.settings.fleet.share(self.tenant());
+        self.let_lie = Some((clock::now(), replica));
         self.end_life();
         Ok(true)
     }
