@@ -97,6 +97,16 @@ impl Pair {
     }
 }
 
+impl Drop for Pair {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for (name, daemon) in self.names.iter().zip([&self.first, &self.second]) {
+                eprintln!("the last words of {name}:\n{}", daemon.quote());
+            }
+        }
+    }
+}
+
 fn daemon(replica: &str, rabbitmq: &str, exchange: &str, tenant: &Tenant) -> Daemon {
     let root = format!(
         "[replica]\nname = \"{replica}\"\n[delivery]\nlease = \"{}s\"
