@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result};
 use outrider_servers::holder;
 use outrider_servers::kafka::Tuning;
-use outrider_servers::place::Medium;
+use outrider_servers::place::{self, Medium};
 use outrider_servers::shared;
 use serde_json::Value;
 
@@ -51,6 +51,7 @@ pub(crate) fn run(arguments: &[OsString], progress: &Progress, interrupt: &Inter
     let exit = if arguments.is_empty() { all(tests, progress)? } else { show(&mut tests(THREADS, &[]))? };
     drop(servers);
     holder::sweep();
+    place::tidy();
     if interrupt.came() {
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }

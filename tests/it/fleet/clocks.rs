@@ -27,6 +27,7 @@ async fn wall_clocks_that_are_five_minutes_off_change_nothing() {
             ("LD_PRELOAD", library.to_str().unwrap()),
             ("FAKETIME", skew),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+            ("FAKETIME_DISABLE_SHM", "1"),
             ("OUTRIDER_LOG__FORMAT", "json"),
         ];
         daemon.tell(variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into());

@@ -65,6 +65,12 @@ pub(crate) fn all_runs() -> [PathBuf; 2] {
     [run_on_disk(), run_in_memory()]
 }
 
+/// Removes the folder in memory if it is empty. For the end of a command whose own test programs have ended.
+pub fn tidy() {
+    // Somebody else's holder in it is a reason to leave it.
+    let _ = fs::remove_dir(run_in_memory());
+}
+
 fn run_on_disk() -> PathBuf {
     private().join("run")
 }
