@@ -276,8 +276,11 @@ pub(crate) async fn until(what: &str, holds: impl AsyncFnMut() -> bool) {
 
 pub(crate) async fn until_within(limit: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + limit;
+    let mut pause = Duration::from_millis(10);
     while !holds().await {
         assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(pause).await;
+        // Most look at a database: asked all the time by a dozen tests, it would have time for little else.
+        pause = (pause * 5 / 4).min(Duration::from_millis(100));
     }
 }
