@@ -88,7 +88,7 @@ pub struct Delivery {
     pub poll: Poll,
     /// Most events in one claim, and so in one batch. Default 500.
     pub batch_events: u32,
-    /// Claims in flight at the same time, per lane and broker. Default 2.
+    /// Claims in flight at the same time, per lane and broker, which bounds what a crash can send again. Default 8.
     pub claims_in_flight: u32,
     /// What a dead event does to the later ones of its key. Default block. A route may override it.
     pub on_dead: OnDead,

@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &[OsString], progress: &Progress, interrupt: &Inter
         progress.tell(&format!("{name}={value}"));
     }
     // Said before the tests, for the last lines are to be cargo's own.
-    progress.tell(&format!("tests; afterwards the servers' logs are in `{}`", shared::logs().display()));
+    progress.tell(&format!("afterwards the servers' logs are in `{}`", shared::logs().display()));
     let tests = |threads: &str, options: &[String]| {
         let mut command = cargo::command(&["test"]);
         command.args(&selection).args(options).args(arguments);
@@ -70,6 +70,7 @@ fn all(tests: impl Fn(&str, &[String]) -> Command, progress: &Progress) -> Resul
         let mut command = tests(threads, &options);
         (options.join(" "), std::thread::spawn(move || command.output()))
     });
+    progress.tell("tests, in three rows side by side; what two of them print is shown when they end");
     let mut exit = ExitCode::SUCCESS;
     let mut ended = |code: ExitCode| {
         if exit == ExitCode::SUCCESS {

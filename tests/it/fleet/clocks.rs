@@ -12,6 +12,7 @@ use super::pair::{LEASE, LOOK, Pair};
 use crate::relay::{SOON, until};
 
 const EVENTS: i32 = 12;
+/// How much later an event is due, and how long publishes stay out: half of their deadline.
 const LATER: Duration = Duration::from_secs(3);
 
 // C09. Contract, clocks: the database's clock decides leases and due times.

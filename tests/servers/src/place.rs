@@ -5,7 +5,7 @@
 //! and drop hundreds of databases. Must not: put anything outside of those folders.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -96,7 +96,6 @@ fn available(meminfo: &str) -> u64 {
 
 /// Anybody may make a folder there: one that somebody else made, or a link, is not used.
 fn is_ours(folder: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
     match fs::symlink_metadata(folder) {
         Ok(found) => found.is_dir() && found.uid() == rustix::process::geteuid().as_raw(),
         Err(cause) => cause.kind() == std::io::ErrorKind::NotFound,
