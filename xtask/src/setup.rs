@@ -169,4 +169,12 @@ impl Servers {
         command.envs(self.variables());
         command.env(INSTALL_DIR, Install::locate().downloads()).env(place::PRIVATE_DIR, place::private());
     }
+
+    /// Whether their data is in memory, and gone when they end.
+    pub(crate) fn in_memory(&self) -> bool {
+        match self {
+            Servers::Private(shared) => shared.in_memory(),
+            Servers::Docker(_) => false,
+        }
+    }
 }

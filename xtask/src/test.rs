@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every test of the workspace, against private servers that live as long as the run.
 //!
-//! Cargo runs test programs one after another, and most of ours wait for servers, so they run in three rows side by
-//! side, each a `cargo test` of its own. What the second and the third print is shown when they end.
+//! Cargo runs test programs one after another, and most of ours wait for servers, so they run in rows side by side,
+//! each a `cargo test` of its own. What all but the first print is shown when they end.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -9,6 +9,7 @@ use std::io::Write;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
+use outrider_servers::address::KEEP_DATABASES;
 use outrider_servers::holder;
 use outrider_servers::kafka::Tuning;
 use outrider_servers::place::{self, Medium};
@@ -25,6 +26,9 @@ const LONGEST: &str = "it";
 
 /// Tests at a time, whatever the number of cores: nearly all of them wait for a server.
 const THREADS: &str = "4";
+
+/// The other test programs of a row at most.
+const ROW: usize = 4;
 
 /// Tests of [`LONGEST`] at a time: with fewer, those that last a minute would follow each other.
 const LONGEST_THREADS: &str = "12";
@@ -46,6 +50,9 @@ pub(crate) fn run(arguments: &[OsString], progress: &Progress, interrupt: &Inter
             command.env("RUST_TEST_THREADS", threads);
         }
         servers.tell(&mut command);
+        if servers.in_memory() {
+            command.env(KEEP_DATABASES, "1");
+        }
         command
     };
     let exit = if arguments.is_empty() { all(tests, progress)? } else { show(&mut tests(THREADS, &[]))? };
@@ -61,16 +68,22 @@ pub(crate) fn run(arguments: &[OsString], progress: &Progress, interrupt: &Inter
 /// Unit tests and the examples in documentation beside the test programs of plugins and harnesses, and beside
 /// [`LONGEST`].
 fn all(tests: impl Fn(&str, &[String]) -> Command, progress: &Progress) -> Result<ExitCode> {
-    let select = |names: BTreeSet<String>| -> Vec<String> {
-        names.into_iter().flat_map(|name| ["--test".to_owned(), name]).collect()
-    };
-    let (longest, others): (BTreeSet<String>, BTreeSet<String>) =
+    let (longest, others): (Vec<String>, Vec<String>) =
         test_programs()?.into_iter().partition(|name| name == LONGEST);
-    let beside = [(LONGEST_THREADS, select(longest)), (THREADS, select(others))].map(|(threads, options)| {
-        let mut command = tests(threads, &options);
-        (options.join(" "), std::thread::spawn(move || command.output()))
-    });
-    progress.tell("tests, in three rows side by side; what two of them print is shown when they end");
+    let rows =
+        std::iter::once((LONGEST_THREADS, &longest[..])).chain(others.chunks(ROW).map(|row| (THREADS, row)));
+    let beside: Vec<_> = rows
+        .map(|(threads, names)| {
+            let options: Vec<String> =
+                names.iter().rev().flat_map(|name| ["--test".to_owned(), name.clone()]).collect();
+            let mut command = tests(threads, &options);
+            (options.join(" "), std::thread::spawn(move || command.output()))
+        })
+        .collect();
+    progress.tell(&format!(
+        "tests, in {} rows side by side; what all but the first print is shown when they end",
+        beside.len() + 1
+    ));
     let mut exit = ExitCode::SUCCESS;
     let mut ended = |code: ExitCode| {
         if exit == ExitCode::SUCCESS {

@@ -167,7 +167,7 @@ async fn owner(db: &TestDatabase, rights: &str) -> String {
 
 async fn drop_owner(db: TestDatabase, name: &str) {
     let mut admin = db.admin().await.unwrap();
-    drop(db);
+    db.remove();
     run(&mut admin, &format!("DROP ROLE {name}")).await;
 }
 
@@ -208,7 +208,7 @@ async fn without_the_right_to_make_roles_it_says_so(db: TestDatabase) {
     assert!(one::<i64>(&mut sql, rights).await > 5);
     drop((sql, admin));
     let mut admin = db.admin().await.unwrap();
-    drop(db);
+    db.remove();
     run(&mut admin, &format!("DROP ROLE {name}; DROP ROLE {missing}_app; DROP ROLE {missing}_relay")).await;
 }
 

@@ -18,6 +18,8 @@ pub const RABBITMQ_URL: &str = "OUTRIDER_TEST_RABBITMQ_URL";
 pub const RABBITMQ_MANAGEMENT_URL: &str = "OUTRIDER_TEST_RABBITMQ_MANAGEMENT_URL";
 /// URL of NATS with JetStream on.
 pub const NATS_URL: &str = "OUTRIDER_TEST_NATS_URL";
+/// Set where the databases of tests need not be dropped one by one: their servers end after the run, data included.
+pub const KEEP_DATABASES: &str = "OUTRIDER_TEST_KEEP_DATABASES";
 
 /// Superuser URL of PostgreSQL 15, such as `postgres://postgres@127.0.0.1:5432/postgres`.
 ///
@@ -50,6 +52,11 @@ pub fn rabbitmq_management() -> String {
 /// URL of NATS.
 pub fn nats() -> String {
     required(NATS_URL)
+}
+
+/// Whether [`KEEP_DATABASES`] is set.
+pub fn keep_databases() -> bool {
+    from_environment(KEEP_DATABASES).is_some()
 }
 
 fn required(name: &str) -> String {

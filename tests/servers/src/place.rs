@@ -81,6 +81,11 @@ fn run_in_memory() -> PathBuf {
     Path::new(MEMORY).join(format!("outrider-{}{name}", rustix::process::geteuid().as_raw()))
 }
 
+/// Whether what is in `folder` is in memory.
+pub(crate) fn in_memory(folder: &Path) -> bool {
+    folder.starts_with(MEMORY)
+}
+
 fn has_room(folder: &Path) -> bool {
     let Ok(found) = rustix::fs::statvfs(folder) else { return false };
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();

@@ -11,6 +11,7 @@ use crate::address::{POSTGRES_URL, POSTGRES18_URL};
 use crate::daemon::Daemon;
 use crate::holder::Holder;
 use crate::install::Install;
+use crate::kafka::Tuning;
 use crate::place::{self, User};
 use crate::ports;
 use crate::process::Signal;
@@ -30,10 +31,15 @@ pub enum Version {
 /// # Errors
 /// When it is not installed, or does not start.
 pub fn start(install: &Install, version: Version) -> Result<Server> {
-    start_for(&Holder::own()?, install, version)
+    start_for(&Holder::own()?, install, version, Tuning::Tests)
 }
 
-pub(crate) fn start_for(holder: &Holder, install: &Install, version: Version) -> Result<Server> {
+pub(crate) fn start_for(
+    holder: &Holder,
+    install: &Install,
+    version: Version,
+    tuning: Tuning,
+) -> Result<Server> {
     let (name, variable, programs) = match version {
         Version::Distribution => ("postgres", POSTGRES_URL, install.postgres()?),
         Version::Eighteen => ("postgres18", POSTGRES18_URL, install.postgres18()?),
@@ -60,6 +66,10 @@ pub(crate) fn start_for(holder: &Holder, install: &Install, version: Version) ->
         "log_line_prefix=%m [%p] %d ",
     ] {
         command.args(["-c", setting]);
+    }
+    if tuning == Tuning::Tests {
+        // One autovacuum worker a minute for each of the hundreds of databases of a test run takes a tenth of a core.
+        command.args(["-c", "autovacuum_naptime=10min"]);
     }
     let pid_file = data.join("postmaster.pid");
     let daemon = Daemon::new("postgres", command, &folder.join(format!("{name}.log")))?

@@ -1,5 +1,7 @@
-//! A private RabbitMQ with its management plugin, and the epmd that its node registers with.
+//! A private RabbitMQ and the epmd that its node registers with. The shared one has the management plugin, a test's
+//! own one does not: it starts faster without.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -31,10 +33,15 @@ struct Ports {
 /// # Errors
 /// When it is not installed, or does not start.
 pub fn start(install: &Install) -> Result<Server> {
-    start_for(&Holder::own()?, install)
+    start_with(&Holder::own()?, install, false)
 }
 
+/// One with the management plugin.
 pub(crate) fn start_for(holder: &Holder, install: &Install) -> Result<Server> {
+    start_with(holder, install, true)
+}
+
+fn start_with(holder: &Holder, install: &Install, managed: bool) -> Result<Server> {
     let rabbitmq = install.rabbitmq()?;
     let folder = holder.server_folder("rabbitmq")?;
     let ports = Ports {
@@ -46,8 +53,9 @@ pub(crate) fn start_for(holder: &Holder, install: &Install) -> Result<Server> {
     for name in ["mnesia", "log", "home"] {
         place::make(&folder.join(name))?;
     }
-    write(&folder.join("rabbitmq.conf"), &configuration(ports))?;
-    write(&folder.join("enabled_plugins"), "[rabbitmq_management].\n")?;
+    write(&folder.join("rabbitmq.conf"), &configuration(ports, managed))?;
+    let plugins = if managed { "rabbitmq_management" } else { "" };
+    write(&folder.join("enabled_plugins"), &format!("[{plugins}].\n"))?;
 
     let Ports { amqp, management, epmd, distribution } = ports;
     let daemons = vec![
@@ -55,31 +63,34 @@ pub(crate) fn start_for(holder: &Holder, install: &Install) -> Result<Server> {
             .ready_when(move || probe::listens(epmd)),
         Daemon::new("rabbitmq", node_command(&rabbitmq, &folder, ports), &folder.join("rabbitmq.log"))?
             .ready_when(move || {
-                probe::amqp_answers(amqp) && probe::http_is_ok(management, "/api/overview", CREDENTIALS)
+                probe::amqp_answers(amqp)
+                    && (!managed || probe::http_is_ok(management, "/api/overview", CREDENTIALS))
             }),
     ];
-    let variables = vec![
-        (RABBITMQ_URL, format!("amqp://guest:guest@127.0.0.1:{amqp}/%2f")),
-        (RABBITMQ_MANAGEMENT_URL, format!("http://guest:guest@127.0.0.1:{management}")),
-    ];
-    let ports =
-        [("amqp", amqp), ("management", management), ("epmd", epmd), ("distribution", distribution)].into();
+    let mut variables = vec![(RABBITMQ_URL, format!("amqp://guest:guest@127.0.0.1:{amqp}/%2f"))];
+    let mut ports: BTreeMap<_, _> = [("amqp", amqp), ("epmd", epmd), ("distribution", distribution)].into();
+    if managed {
+        variables.push((RABBITMQ_MANAGEMENT_URL, format!("http://guest:guest@127.0.0.1:{management}")));
+        ports.insert("management", management);
+    }
     Server::start("rabbitmq", folder, ports, variables, daemons)
 }
 
-fn configuration(ports: Ports) -> String {
+fn configuration(ports: Ports, managed: bool) -> String {
     // The disk limit is low because the default refuses publishes on a small, half-full machine.
-    format!(
+    let mut text = format!(
         "listeners.tcp.1 = 127.0.0.1:{}
 loopback_users.guest = true
 log.console.level = info
-management.tcp.ip = 127.0.0.1
-management.tcp.port = {}
 vm_memory_high_watermark.absolute = 1GB
 disk_free_limit.absolute = 50MB
 ",
-        ports.amqp, ports.management
-    )
+        ports.amqp
+    );
+    if managed {
+        text += &format!("management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {}\n", ports.management);
+    }
+    text
 }
 
 fn epmd_command(rabbitmq: &RabbitMq, folder: &Path, port: u16) -> Command {

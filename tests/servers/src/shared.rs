@@ -49,11 +49,12 @@ impl Shared {
             let mut starting = vec![
                 scope.spawn(|| rabbitmq::start_for(&holder, install)),
                 scope.spawn(|| kafka::start_for(&holder, install, tuning)),
-                scope.spawn(|| postgres::start_for(&holder, install, Version::Distribution)),
+                scope.spawn(|| postgres::start_for(&holder, install, Version::Distribution, tuning)),
                 scope.spawn(|| nats::start_for(&holder, install)),
             ];
             if install.postgres18().is_ok() {
-                starting.push(scope.spawn(|| postgres::start_for(&holder, install, Version::Eighteen)));
+                starting
+                    .push(scope.spawn(|| postgres::start_for(&holder, install, Version::Eighteen, tuning)));
             }
             let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Server>>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -75,6 +76,11 @@ impl Shared {
     pub fn variables(&self) -> Vec<(String, String)> {
         let all = self.servers.iter().flat_map(Server::variables);
         all.map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
+    }
+
+    /// Whether their data is in memory and goes with them, so that nobody need clear up in them.
+    pub fn in_memory(&self) -> bool {
+        self.holder.as_ref().is_some_and(|holder| place::in_memory(holder.folder()))
     }
 
     fn keep_logs(&self) -> Result<()> {

@@ -1,4 +1,5 @@
-//! What a test may do to a throwaway server, on real ones of each kind.
+//! What a test may do to a throwaway server, on real ones of the two kinds that start within a second. Kafka and
+//! RabbitMQ, which are kept by the same code, go through it in their plugins' tests.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use crate::holder::{self, Holder, ProcessRecord, ServerRecord};
 use crate::place::Medium;
 use crate::process::{Process, holds_within};
-use crate::{Install, Server, Signal, kafka, nats, place, postgres, probe, rabbitmq};
+use crate::{Install, Server, Signal, nats, place, postgres, probe};
 
 const DEADLINE: Duration = Duration::from_secs(120);
 
@@ -53,23 +54,6 @@ fn postgres_lives_through_all() {
     let server = postgres::start(&Install::locate(), postgres::Version::Distribution).unwrap();
     let port = server.port("postgres").unwrap();
     exercise(server, port, postgres_answers);
-}
-
-#[test]
-fn kafka_lives_through_all() {
-    let server = kafka::start(&Install::locate()).unwrap();
-    let port = server.port("kafka").unwrap();
-    assert_eq!(server.address(), format!("127.0.0.1:{port}"));
-    exercise(server, port, probe::kafka_answers);
-}
-
-#[test]
-fn rabbitmq_lives_through_all_and_takes_its_epmd_with_it() {
-    let server = rabbitmq::start(&Install::locate()).unwrap();
-    let (port, epmd) = (server.port("amqp").unwrap(), server.port("epmd").unwrap());
-    assert!(probe::listens(epmd));
-    exercise(server, port, probe::amqp_answers);
-    assert!(!probe::listens(epmd));
 }
 
 #[test]

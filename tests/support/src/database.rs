@@ -33,7 +33,8 @@ impl Server {
     }
 }
 
-/// A database that is dropped, with its sessions, when this value is.
+/// A database that is dropped, with its sessions, when this value is; unless the whole server ends after the run
+/// ([`address::KEEP_DATABASES`]), for dropping one waits for a checkpoint.
 #[derive(Debug)]
 pub struct TestDatabase {
     server: PgConnectOptions,
@@ -53,18 +54,20 @@ impl TestDatabase {
     /// The same on a server of the caller's choice, by superuser URL.
     pub async fn create_at(url: &str, script: &str) -> anyhow::Result<Self> {
         let server = options(url)?;
-        let template = template(&server, script).await.context("failed to make the template database")?;
-        Self::copy(server, &template).await
+        let mut admin = connect(&server).await?;
+        let template =
+            template(&mut admin, &server, script).await.context("failed to make the template database")?;
+        Self::copy(admin, server, &template).await
     }
 
     /// An empty database.
     pub async fn empty_at(url: &str) -> anyhow::Result<Self> {
-        Self::copy(options(url)?, "template0").await
+        let server = options(url)?;
+        Self::copy(connect(&server).await?, server, "template0").await
     }
 
-    async fn copy(server: PgConnectOptions, template: &str) -> anyhow::Result<Self> {
+    async fn copy(mut admin: PgConnection, server: PgConnectOptions, template: &str) -> anyhow::Result<Self> {
         let name = format!("outrider_test_{}", Uuid::new_v4().simple());
-        let mut admin = server.connect().await.context("failed to connect to the test server")?;
         run(&mut admin, format!("CREATE DATABASE {name} TEMPLATE {template}")).await?;
         admin.close().await?;
         Ok(Self { server, name })
@@ -102,8 +105,13 @@ impl TestDatabase {
     }
 }
 
-impl Drop for TestDatabase {
-    fn drop(&mut self) {
+impl TestDatabase {
+    /// Drops it now and in any case: for one whose roles are to go too.
+    pub fn remove(self) {
+        self.drop_it();
+    }
+
+    fn drop_it(&self) {
         let (server, name) = (self.server.clone(), self.name.clone());
         // A thread with a runtime of its own: the test's runtime may be gone or may be the one that runs this.
         let dropped = std::thread::spawn(move || {
@@ -120,32 +128,50 @@ impl Drop for TestDatabase {
     }
 }
 
+impl Drop for TestDatabase {
+    fn drop(&mut self) {
+        if !address::keep_databases() {
+            self.drop_it();
+        }
+    }
+}
+
 fn options(url: &str) -> anyhow::Result<PgConnectOptions> {
     let options = PgConnectOptions::from_str(url).context("failed to read the test server's URL")?;
     Ok(options.disable_statement_logging())
 }
 
+async fn connect(server: &PgConnectOptions) -> anyhow::Result<PgConnection> {
+    server.connect().await.context("failed to connect to the test server")
+}
+
 /// The template's name; makes it if the server has none for this script.
-async fn template(server: &PgConnectOptions, script: &str) -> anyhow::Result<String> {
+async fn template(
+    admin: &mut PgConnection,
+    server: &PgConnectOptions,
+    script: &str,
+) -> anyhow::Result<String> {
     let version = Uuid::new_v5(&Uuid::NAMESPACE_OID, script.as_bytes()).simple().to_string();
     let name = format!("outrider_template_{version}");
-    let mut admin = server.connect().await?;
-    sqlx::query("SELECT pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut admin).await?;
-    let made: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)")
-        .bind(&name)
-        .fetch_one(&mut admin)
-        .await?;
+    let exists = || {
+        sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)").bind(name.clone())
+    };
+    if exists().fetch_one(&mut *admin).await? {
+        return Ok(name);
+    }
+    sqlx::query("SELECT pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut *admin).await?;
+    let made: bool = exists().fetch_one(&mut *admin).await?;
     if !made {
         // Made under another name first: a process that ends half-way leaves no template that looks whole.
         let draft = format!("outrider_draft_{version}");
-        run(&mut admin, format!("DROP DATABASE IF EXISTS {draft} WITH (FORCE)")).await?;
-        run(&mut admin, format!("CREATE DATABASE {draft} TEMPLATE template0")).await?;
+        run(admin, format!("DROP DATABASE IF EXISTS {draft} WITH (FORCE)")).await?;
+        run(admin, format!("CREATE DATABASE {draft} TEMPLATE template0")).await?;
         let mut inside = server.clone().database(&draft).connect().await?;
         run(&mut inside, format!("BEGIN;\n{script}\nCOMMIT;")).await?;
         inside.close().await?;
-        run(&mut admin, format!("ALTER DATABASE {draft} RENAME TO {name}")).await?;
+        run(admin, format!("ALTER DATABASE {draft} RENAME TO {name}")).await?;
     }
-    admin.close().await?;
+    sqlx::query("SELECT pg_advisory_unlock($1)").bind(TEMPLATE_LOCK).execute(admin).await?;
     Ok(name)
 }
 

@@ -101,12 +101,12 @@ async fn exactly_the_unroutable_fail(persistent: bool, queue_type: &str, rounds:
 /// The worst case: acks for many messages at once, before and after those of the unroutable ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn returns_are_matched_on_a_transient_classic_queue() {
-    exactly_the_unroutable_fail(false, "classic", 100).await;
+    exactly_the_unroutable_fail(false, "classic", 40).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn returns_are_matched_on_a_quorum_queue() {
-    exactly_the_unroutable_fail(true, "quorum", 30).await;
+    exactly_the_unroutable_fail(true, "quorum", 20).await;
 }
 
 /// C46
