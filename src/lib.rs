@@ -9,6 +9,7 @@
 //! | [`api`] | `/metrics`, `/healthz`, `/readyz` | decisions |
 //! | [`telemetry`] | facts as calls that log and count | payloads, keys, secrets |
 //! | [`brokers`] | the registry of plugins; the only file that names plugin crates | |
+//! | `failpoints` | places where the fault kit ends the process; empty without its feature | |
 //! | [`run`] | the assembly of the daemon, in order | |
 
 pub mod actors;
@@ -17,6 +18,7 @@ pub mod brokers;
 pub mod cli;
 pub mod config;
 pub mod exit;
+mod failpoints;
 pub mod outbox;
 pub mod run;
 pub mod store;

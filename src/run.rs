@@ -17,6 +17,7 @@ use crate::actors::signals::Signals;
 use crate::actors::supervisor::Supervisor;
 use crate::api::{self, AdminError};
 use crate::config::Config;
+use crate::failpoints;
 use crate::telemetry;
 
 /// How much longer than the grace period the process waits for its actors before it ends without them.
@@ -60,6 +61,7 @@ pub fn run(config: Config, at_once: i32) -> Result<Exit, RunError> {
 }
 
 async fn daemon(config: Config, at_once: i32) -> Result<Exit, RunError> {
+    let _armed = failpoints::arm();
     let recorder = telemetry::metrics::install().map_err(RunError::Metrics)?;
     let listener = api::bind(config.admin.listen).await?;
     announce(&config, &listener);
@@ -80,6 +82,7 @@ async fn daemon(config: Config, at_once: i32) -> Result<Exit, RunError> {
     }
     info!(?grace, "draining; a second signal ends at once");
     signals.drain(grace);
+    failpoints::reach("drain");
     let exit = tokio::select! {
         ended = &mut ended => ended.unwrap_or(Exit::Panicked),
         () = tokio::time::sleep(grace + OVERDUE) => Exit::CutShort,

@@ -10,6 +10,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Postgres};
 
 use super::schema::Schema;
+use crate::failpoints::weaken;
 
 /// A statement with its arguments, ready to be sent.
 pub(super) type Bound<'q> = Query<'q, Postgres, PgArguments>;
@@ -43,7 +44,7 @@ macro_rules! statements {
                     $($name: Statement {
                         step: $step,
                         text: render(
-                            include_str!(concat!("sql/", stringify!($name), ".sql")),
+                            &weaken(stringify!($name), include_str!(concat!("sql/", stringify!($name), ".sql"))),
                             &[$(stringify!($parameter)),*],
                             schema,
                         ).into(),

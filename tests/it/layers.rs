@@ -48,10 +48,14 @@ const RULES: &[Rule] = &[
         modules: Some(&["config", "outbox", "brokers"]),
         never: &["actix", "tokio", "axum", "metrics", "tracing"],
     },
-    Rule { place: "src/store", modules: Some(&["store", "outbox"]), never: &["actix", "axum", "metrics"] },
+    Rule {
+        place: "src/store",
+        modules: Some(&["store", "outbox", "failpoints"]),
+        never: &["actix", "axum", "metrics"],
+    },
     Rule {
         place: "src/actors",
-        modules: Some(&["actors", "outbox", "config", "store", "telemetry"]),
+        modules: Some(&["actors", "outbox", "config", "store", "telemetry", "failpoints"]),
         never: &["axum", "metrics", "tracing"],
     },
     Rule { place: "src/api", modules: Some(&["api", "actors::board"]), never: &["actix", "sqlx"] },

@@ -19,6 +19,7 @@ use crate::actors::exit::Exit;
 use crate::actors::fleet::ALIVE_WITHIN;
 use crate::actors::permits::Permit;
 use crate::actors::signals::Signals;
+use crate::failpoints;
 use crate::outbox::OnDead;
 use crate::outbox::flow::{ClaimAnswer, ClaimPlan, Flow, Path, Row};
 use crate::outbox::lease::{Lease, Moment};
@@ -356,6 +357,7 @@ impl Cycle {
         let request =
             ClaimRequest { lane: self.lane, owner: owned.owner, broker, token, live: &live, topics: &topics };
         let (asked, begun) = (clock::now(), Instant::now());
+        failpoints::reach("before-claim");
         let claimed = match plan.path {
             Path::Ready => self.traffic.during(pass, self.store.claim(&request)).await?,
             Path::Due => self.traffic.during(pass, self.store.claim_due(&request)).await?,
@@ -367,6 +369,9 @@ impl Cycle {
         let events = rows.iter().filter(|row| matches!(row, Row::Event(_))).count();
         telemetry::events_claimed(&self.settings.tenant.name, broker, events, begun.elapsed());
         self.busy |= !rows.is_empty();
+        if events > 0 {
+            failpoints::reach("after-claim");
+        }
         let ready = plan.path == Path::Ready;
         let answer = ClaimAnswer { token, xmin: ready.then_some(claimed.xmin), xid: claimed.xid, rows };
         self.traffic.claimed(broker, plan, answer, asked, permit);
@@ -392,6 +397,7 @@ impl Cycle {
     /// Gives the lane up, with nothing in flight.
     async fn give(&mut self) -> Result<bool, StoreError> {
         let Some(owned) = &self.owned else { return Ok(false) };
+        failpoints::reach("give");
         let free = self.store.give(self.lane, owned.owner, Duration::ZERO).await?;
         telemetry::lane_given(self.tenant(), self.lane, free.unwrap_or(false));
         let (_, replica) = self.settings.fleet.share(self.tenant());

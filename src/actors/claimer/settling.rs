@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
+use crate::failpoints;
 use crate::outbox::flow::{Failure, Settle, SettleFailed};
 use crate::outbox::lease::Moment;
 use crate::outbox::settle::Verdict;
@@ -122,6 +123,7 @@ impl Settling {
         };
         let begun = Instant::now();
         self.write_one(at, store, tenant, lane).await?;
+        failpoints::reach("after-settle");
         telemetry::settle_took(tenant, begun.elapsed());
         if !self.queue[at].done() {
             self.queue[at].not_before = now.after(LOCKED);
@@ -137,6 +139,7 @@ impl Settling {
         tenant: &str,
         lane: i16,
     ) -> Result<(), StoreError> {
+        failpoints::reach("before-settle");
         let unsettled = &mut self.queue[at];
         if !unsettled.sent_done {
             if std::mem::take(&mut unsettled.repeated) {

@@ -20,6 +20,7 @@ use super::routing::Routing;
 use super::{ClaimerSettings, clock};
 use crate::actors::outlet::LinkState;
 use crate::actors::permits::Permit;
+use crate::failpoints;
 use crate::outbox::OnDead;
 use crate::outbox::flow::{ClaimAnswer, ClaimPlan, Flow, FlowSettings, Settle};
 use crate::outbox::lease::{Lease, Moment};
@@ -181,6 +182,7 @@ impl Traffic {
             let open = pass.is_some_and(|lease| outflow.open(&lease, now));
             while let Some(publishing) = outflow.hand_over(&mut self.routing, now, open, self.life) {
                 self.publishing.push(publishing);
+                failpoints::reach("after-hand-over");
             }
             if let Some(bytes) = outflow.reserve.asks_for_bytes() {
                 let (outlet, broker, life) = (outflow.outlet.clone(), broker.clone(), self.life);
