@@ -69,6 +69,15 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Inject faults into a running relay, kill -9 at each step among them, and judge what came of each.
+    ///
+    /// Further arguments are the kit's own, such as --list, --only NAME, --quick and --json;
+    /// `cargo xtask faults --help` lists them. The daemon is a release build with fail points.
+    #[command(disable_help_flag = true)]
+    Faults {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Check format, clippy's lints, and licences and bans where cargo-deny is installed.
     Lint,
 }
@@ -91,6 +100,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Servers(command) => servers::run(command, &progress),
         Command::Test { arguments } => test::run(&arguments, &progress, &interrupt),
         Command::Demo { arguments } => run::run(Program::Demo, &arguments, &progress, &interrupt),
+        Command::Faults { arguments } => run::run(Program::Faults, &arguments, &progress, &interrupt),
         Command::Bench { arguments } => run::run(Program::Bench, &arguments, &progress, &interrupt),
         Command::Lint => lint::run(&progress),
     }

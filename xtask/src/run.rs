@@ -1,4 +1,4 @@
-//! `cargo xtask demo` and `bench`: servers, the built daemon, and a program that uses both.
+//! `cargo xtask demo`, `bench` and `faults`: servers, the built daemon, and a program that uses both.
 
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
@@ -20,6 +20,8 @@ const OUTRIDER_BIN: &str = "OUTRIDER_BIN";
 pub(crate) enum Program {
     Demo,
     Bench,
+    /// Starts servers of its own, to break them.
+    Faults,
 }
 
 impl Program {
@@ -27,6 +29,7 @@ impl Program {
         match self {
             Program::Demo => "outrider-demo",
             Program::Bench => "outrider-bench",
+            Program::Faults => "outrider-faults",
         }
     }
 
@@ -34,20 +37,21 @@ impl Program {
         match self {
             Program::Demo => "demo",
             Program::Bench => "bench",
+            Program::Faults => "faults",
         }
     }
 
-    /// Figures only count in release builds.
+    /// Figures only count in release builds, and faults are to meet what is shipped, but for its fail points.
     fn profile(self) -> &'static str {
         match self {
             Program::Demo => "debug",
-            Program::Bench => "release",
+            Program::Bench | Program::Faults => "release",
         }
     }
 
     fn tuning(self) -> Tuning {
         match self {
-            Program::Demo => Tuning::Tests,
+            Program::Demo | Program::Faults => Tuning::Tests,
             Program::Bench => Tuning::Bench,
         }
     }
@@ -56,6 +60,9 @@ impl Program {
         let mut command = cargo::command(&["build", "--package", "outrider", "--package", self.package()]);
         if self.profile() == "release" {
             command.arg("--release");
+        }
+        if self == Program::Faults {
+            command.args(["--features", "outrider/failpoints"]);
         }
         cargo::run(&mut command)
     }
@@ -79,6 +86,13 @@ pub(crate) fn run(
         return Ok(cargo::exit_code(program.command(arguments)?.status().context("show the help")?));
     }
     let build = || program.build();
+    if program == Program::Faults {
+        setup::install_while_building(progress, interrupt, build)?;
+        let mut command = program.command(arguments)?;
+        setup::tell_places(&mut command);
+        progress.tell("faults: run");
+        return Ok(cargo::exit_code(command.status().context("run the fault kit")?));
+    }
     let servers = setup::servers_while_building(
         program.use_name(),
         (program.tuning(), Medium::Disk),

@@ -140,6 +140,35 @@ pub(crate) fn servers_while_building(
     Ok(servers)
 }
 
+/// Installs and builds, for a program that starts servers of its own.
+///
+/// # Errors
+/// Also where servers come from Docker: containers can't be broken the way processes can.
+pub(crate) fn install_while_building(
+    progress: &Progress,
+    interrupt: &Interrupt,
+    build: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let install = Install::locate();
+    if Source::find(&install)? == Source::Docker {
+        bail!("break servers in containers: the fault kit needs them as processes, on a Linux with apt-get");
+    }
+    sweep(progress);
+    packages(&install, progress)?;
+    interrupt.check()?;
+    std::thread::scope(|scope| {
+        let downloading = scope.spawn(|| downloads(&install, progress));
+        let built = progress.step("build", build);
+        downloading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and(built)
+    })?;
+    interrupt.check()
+}
+
+/// Tells `command` where throwaway servers come from and go.
+pub(crate) fn tell_places(command: &mut Command) {
+    command.env(INSTALL_DIR, Install::locate().downloads()).env(place::PRIVATE_DIR, place::private());
+}
+
 fn start(
     source: Source,
     name: &str,
@@ -167,7 +196,7 @@ impl Servers {
     /// Tells `command` where the servers are, and where throwaway ones come from and go.
     pub(crate) fn tell(&self, command: &mut Command) {
         command.envs(self.variables());
-        command.env(INSTALL_DIR, Install::locate().downloads()).env(place::PRIVATE_DIR, place::private());
+        tell_places(command);
     }
 
     /// Whether their data is in memory, and gone when they end.

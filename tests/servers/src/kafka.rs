@@ -43,12 +43,33 @@ pub fn start(install: &Install) -> Result<Server> {
     start_for(&Holder::own()?, install, Tuning::Tests)
 }
 
+/// A further listener, whose clients are told to come to another port: a proxy's.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// Where Kafka listens for it.
+    pub listens: u16,
+    /// Where it tells clients to connect.
+    pub advertised: u16,
+}
+
+/// The same with further listeners.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_with_ways(install: &Install, ways: &[Way]) -> Result<Server> {
+    start_at(&Holder::own()?, install, Tuning::Tests, ways)
+}
+
 pub(crate) fn start_for(holder: &Holder, install: &Install, tuning: Tuning) -> Result<Server> {
+    start_at(holder, install, tuning, &[])
+}
+
+fn start_at(holder: &Holder, install: &Install, tuning: Tuning, ways: &[Way]) -> Result<Server> {
     let kafka = install.kafka()?;
     let folder = holder.server_folder("kafka")?;
     let (port, controller) = (ports::free()?, ports::free()?);
     let properties = folder.join("server.properties");
-    fs::write(&properties, server_properties(port, controller, &folder.join("data")))
+    fs::write(&properties, server_properties(port, controller, ways, &folder.join("data")))
         .with_context(|| format!("write `{}`", properties.display()))?;
     format_storage(&kafka, &properties)?;
 
@@ -60,15 +81,21 @@ pub(crate) fn start_for(holder: &Holder, install: &Install, tuning: Tuning) -> R
     Server::start("kafka", folder, ports, vec![(KAFKA_BOOTSTRAP, format!("127.0.0.1:{port}"))], vec![daemon])
 }
 
-fn server_properties(port: u16, controller: u16, data: &Path) -> String {
+fn server_properties(port: u16, controller: u16, ways: &[Way], data: &Path) -> String {
+    let each = |text: fn(usize, &Way) -> String| -> String {
+        ways.iter().enumerate().map(|(number, way)| text(number, way)).collect()
+    };
+    let listeners = each(|number, way| format!(",WAY{number}://127.0.0.1:{}", way.listens));
+    let advertised = each(|number, way| format!(",WAY{number}://127.0.0.1:{}", way.advertised));
+    let protocols = each(|number, _| format!(",WAY{number}:PLAINTEXT"));
     // Few partitions of the internal topics: with the default of 50 the first consumer group waits for them.
     format!(
         "process.roles=broker,controller
 node.id=1
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}{listeners}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}{advertised}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}
 controller.quorum.voters=1@127.0.0.1:{controller}
 inter.broker.listener.name=PLAINTEXT
 log.dirs={data}

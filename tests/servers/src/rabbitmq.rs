@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::address::{RABBITMQ_MANAGEMENT_URL, RABBITMQ_URL};
 use crate::daemon::Daemon;
@@ -126,6 +126,31 @@ fn node_command(rabbitmq: &RabbitMq, folder: &Path, ports: Ports) -> Command {
     command.env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", ERLANG_ARGUMENTS);
     command.env("RABBITMQ_CTL_ERL_ARGS", ERLANG_ARGUMENTS);
     command
+}
+
+/// Runs `rabbitmqctl` on a server that this process started.
+///
+/// # Errors
+/// With what it printed, when it fails.
+pub fn control(server: &Server, arguments: &[&str]) -> Result<()> {
+    let programs = Install::locate().rabbitmq()?.programs;
+    let port = |purpose| server.port(purpose).with_context(|| format!("find the port `{purpose}`"));
+    let output = Command::new(programs.join("rabbitmqctl"))
+        .args(arguments)
+        .env("HOME", server.folder().join("home"))
+        .env("RABBITMQ_NODENAME", format!("outrider{}@localhost", port("amqp")?))
+        .env("ERL_EPMD_PORT", port("epmd")?.to_string())
+        .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
+        .output()
+        .context("run `rabbitmqctl`")?;
+    if !output.status.success() {
+        bail!(
+            "run `rabbitmqctl {}`: {}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(())
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

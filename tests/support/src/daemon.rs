@@ -106,12 +106,25 @@ impl Daemon {
 
     /// Starts it, and waits for nothing.
     pub fn launch(&self) -> Result<Running> {
-        Ok(Running { child: self.command("run")?.spawn().with_context(|| self.not_run())? })
+        self.launch_with(&[])
+    }
+
+    /// The same with variables for this life alone.
+    pub fn launch_with(&self, variables: &[(&str, &str)]) -> Result<Running> {
+        let mut command = self.command("run")?;
+        command.envs(variables.iter().copied());
+        Ok(Running { child: command.spawn().with_context(|| self.not_run())? })
     }
 
     /// Starts it and waits until it is ready.
     pub async fn start(&self) -> Result<Running> {
         let mut running = self.launch()?;
+        self.ready(&mut running).await?;
+        Ok(running)
+    }
+
+    /// Waits until it is ready.
+    pub async fn ready(&self, running: &mut Running) -> Result<()> {
         let deadline = Instant::now() + READY_WITHIN;
         while !self.is_ready().await {
             if let Some(status) = running.ended()? {
@@ -122,7 +135,7 @@ impl Daemon {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
-        Ok(running)
+        Ok(())
     }
 
     async fn is_ready(&self) -> bool {

@@ -1,6 +1,5 @@
 //! What can't be done to a server that others use: limits, alarms and restarts of a private one.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lapin::ExchangeKind;
@@ -15,21 +14,7 @@ use crate::rig::{
 
 /// Runs `rabbitmqctl` on a private server.
 fn control(private: &Private, arguments: &[&str]) {
-    let programs = Install::locate().rabbitmq().expect("RabbitMQ is installed").programs;
-    let amqp = private.port("amqp").expect("an AMQP port");
-    let output = Command::new(programs.join("rabbitmqctl"))
-        .args(arguments)
-        .env("HOME", private.folder().join("home"))
-        .env("RABBITMQ_NODENAME", format!("outrider{amqp}@localhost"))
-        .env("ERL_EPMD_PORT", private.port("epmd").expect("a port of epmd").to_string())
-        .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
-        .output()
-        .expect("run `rabbitmqctl`");
-    assert!(
-        output.status.success(),
-        "rabbitmqctl {arguments:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    outrider_servers::rabbitmq::control(private, arguments).expect("run `rabbitmqctl`");
 }
 
 /// Starting one takes longer than any of the behaviours, so they share it, one after the other.

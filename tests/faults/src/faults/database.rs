@@ -1,0 +1,95 @@
+//! PostgreSQL misbehaves. Faults are the relay's alone where that can be: the writers go on.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use outrider_test_support::proxy::Mode;
+use sqlx::{Connection, PgConnection};
+
+use crate::ground::Kind;
+use crate::scene::{Scene, TENANTS};
+
+pub(super) async fn sessions_terminated(scene: &mut Scene<'_>) -> Result<()> {
+    let mut ended = 0;
+    for _ in 0..10 {
+        ended += scene.terminate_sessions().await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    ensure!(ended >= 10, "end the relay's sessions: there were only {ended} in 10 s");
+    // A lane whose session ends while its claim is answered keeps what is in flight: no copy.
+    Ok(())
+}
+
+pub(super) async fn restarted(scene: &mut Scene<'_>) -> Result<()> {
+    scene.power_cut(Kind::Postgres, Duration::from_secs(1)).await
+}
+
+pub(super) async fn black_hole(scene: &mut Scene<'_>) -> Result<()> {
+    scene.ways(Kind::Postgres, Mode::BlackHole);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    scene.ways(Kind::Postgres, Mode::Pass);
+    scene.hits += 1;
+    Ok(())
+}
+
+pub(super) async fn slow(scene: &mut Scene<'_>) -> Result<()> {
+    scene.ways(Kind::Postgres, Mode::Delay(Duration::from_millis(200)));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    scene.ways(Kind::Postgres, Mode::Pass);
+    scene.hits += 1;
+    Ok(())
+}
+
+pub(super) async fn read_only(scene: &mut Scene<'_>) -> Result<()> {
+    let role = scene.role();
+    scene.admin_sql(&format!("ALTER ROLE {role} SET default_transaction_read_only = on")).await?;
+    scene.terminate_sessions().await?;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    scene.admin_sql(&format!("ALTER ROLE {role} RESET default_transaction_read_only")).await?;
+    scene.terminate_sessions().await?;
+    scene.hits += 1;
+    Ok(())
+}
+
+pub(super) async fn too_many_connections(scene: &mut Scene<'_>) -> Result<()> {
+    let role = scene.role();
+    scene.admin_sql(&format!("ALTER ROLE {role} CONNECTION LIMIT 0")).await?;
+    scene.terminate_sessions().await?;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    scene.admin_sql(&format!("ALTER ROLE {role} CONNECTION LIMIT -1")).await?;
+    scene.hits += 1;
+    Ok(())
+}
+
+/// Leases are renewed meanwhile, so no copy is allowed.
+pub(super) async fn locked(scene: &mut Scene<'_>) -> Result<()> {
+    let mut holders = Vec::new();
+    for tenant in TENANTS {
+        let mut holder = PgConnection::connect(&scene.database_url(tenant)).await?;
+        sqlx::raw_sql("BEGIN; LOCK TABLE outrider.outbox IN ACCESS EXCLUSIVE MODE")
+            .execute(&mut holder)
+            .await
+            .context("lock the outbox")?;
+        holders.push(holder);
+    }
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    for mut holder in holders {
+        sqlx::raw_sql("ROLLBACK").execute(&mut holder).await?;
+    }
+    Ok(())
+}
+
+/// A settle writes a receipt: that fails. What was confirmed waits to be written, so no copy is allowed.
+pub(super) async fn disk_full(scene: &mut Scene<'_>) -> Result<()> {
+    for tenant in TENANTS {
+        let sql = "CREATE FUNCTION public.full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$;
+             CREATE TRIGGER full_disk BEFORE INSERT ON outrider.receipt EXECUTE FUNCTION public.full_disk()";
+        scene.sql(tenant, sql).await.context("fill the disk")?;
+    }
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    for tenant in TENANTS {
+        scene.sql(tenant, "DROP FUNCTION public.full_disk() CASCADE").await.context("free the disk")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! What only RabbitMQ does.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use lapin::options::ExchangeDeleteOptions;
+use lapin::types::FieldTable;
+use lapin::{Connection, ConnectionProperties};
+use outrider_servers::rabbitmq::control;
+use outrider_test_support::consume::rabbitmq;
+use tokio::task::block_in_place;
+
+use crate::scene::Scene;
+
+const LASTS: Duration = Duration::from_secs(8);
+const SHORT: Duration = Duration::from_secs(5);
+
+pub(super) async fn memory_alarm(scene: &mut Scene<'_>) -> Result<()> {
+    let set = |limit| {
+        let arguments = ["set_vm_memory_high_watermark", "absolute", limit];
+        block_in_place(|| control(&scene.ground.rabbitmq, &arguments))
+    };
+    set("1MB")?;
+    tokio::time::sleep(LASTS).await;
+    set("1GB")?;
+    // Publishes that were blocked end unknown at their deadline, and the broker takes them afterwards.
+    scene.hits += LASTS.as_secs() / 3 + 1;
+    Ok(())
+}
+
+pub(super) async fn queue_full(scene: &mut Scene<'_>) -> Result<()> {
+    let name = scene.run.clone();
+    let policy = r#"{"max-length": 1, "overflow": "reject-publish"}"#;
+    let pattern = format!("^{name}$");
+    block_in_place(|| {
+        control(&scene.ground.rabbitmq, &["set_policy", &name, &pattern, policy, "--apply-to", "queues"])
+    })?;
+    tokio::time::sleep(LASTS).await;
+    block_in_place(|| control(&scene.ground.rabbitmq, &["clear_policy", &name]))
+}
+
+pub(super) async fn exchange_deleted(scene: &mut Scene<'_>) -> Result<()> {
+    let (address, run) = (scene.ground.rabbitmq.address().to_owned(), scene.run.clone());
+    let connection = Connection::connect(&address, ConnectionProperties::default()).await?;
+    let channel = connection.create_channel().await?;
+    channel
+        .exchange_delete(run.as_str().into(), ExchangeDeleteOptions::default())
+        .await
+        .context("delete the exchange")?;
+    tokio::time::sleep(SHORT).await;
+    rabbitmq::declare(&address, &run, &run, "#").await?;
+    // What was unconfirmed on the channel that the server closed.
+    scene.hits += 1;
+    Ok(())
+}
+
+pub(super) async fn connections_closed(scene: &mut Scene<'_>) -> Result<()> {
+    for _ in 0..5 {
+        block_in_place(|| control(&scene.ground.rabbitmq, &["close_all_connections", "a fault"]))?;
+        scene.hits += 1;
+    }
+    Ok(())
+}
+
+pub(super) async fn unroutable(scene: &mut Scene<'_>) -> Result<()> {
+    let (address, run) = (scene.ground.rabbitmq.address().to_owned(), scene.run.clone());
+    let connection = Connection::connect(&address, ConnectionProperties::default()).await?;
+    let channel = connection.create_channel().await?;
+    let name = || run.as_str().into();
+    channel
+        .queue_unbind(name(), name(), "#".into(), FieldTable::default())
+        .await
+        .context("unbind the queue")?;
+    tokio::time::sleep(SHORT).await;
+    rabbitmq::declare(&address, &run, &run, "#").await
+}
