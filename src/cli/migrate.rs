@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use super::{Context, block_on, output, tenants};
-use crate::config::TenantConfig;
+use crate::config::{Pooling, TenantConfig};
 use crate::exit::Exit;
 use crate::store::Schema;
 use crate::store::migrate::{self, MigrateError, Migration};
@@ -104,6 +104,9 @@ async fn migrate_all(chosen: &[&TenantConfig], args: &Args) -> Exit {
 async fn migrate_one(tenant: &TenantConfig, dry_run: bool) -> Result<Done, MigrateError> {
     let connect = tenants::connect_options(&tenant.database);
     let schema = tenants::schema(&tenant.database);
+    if tenant.database.pooling == Pooling::Transaction {
+        return Err(MigrateError::Pooled { schema: schema.name().to_owned() });
+    }
     if dry_run {
         let migrations = migrate::plan(&connect, &schema).await?;
         return Ok(Done { migrations, notes: Vec::new() });

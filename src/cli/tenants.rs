@@ -6,7 +6,7 @@ use secrecy::ExposeSecret;
 use sqlx::postgres::PgConnectOptions;
 
 use super::output;
-use crate::config::{Config, Database, TenantConfig};
+use crate::config::{Config, Database, Pooling, TenantConfig};
 use crate::exit::Exit;
 use crate::store::{Schema, Store, StoreOptions};
 
@@ -40,6 +40,7 @@ pub(super) fn schema(database: &Database) -> Schema {
 pub(super) fn store(database: &Database, command: &str) -> Store {
     let mut options = StoreOptions::new(connect_options(database), schema(database));
     command.clone_into(&mut options.application);
+    options.transaction_pooled = database.pooling == Pooling::Transaction;
     Store::new(options)
 }
 

@@ -5,7 +5,7 @@ use super::raw::{
     RawPoll, RawReplica, RawRetention, RawRoute, RawShutdown, RawTenant, Text,
 };
 use super::units::{ByteSize, WithUnit};
-use super::words::{LOG_FORMATS, ON_DEAD, SHAPES, word};
+use super::words::{LOG_FORMATS, ON_DEAD, POOLINGS, SHAPES, word};
 use super::{BrokerConfig, Config, Delivery, Retention, TenantConfig};
 use crate::outbox::Route;
 
@@ -59,6 +59,7 @@ fn tenant(tenant: &TenantConfig) -> RawTenant {
         database: Some(RawDatabase {
             url: Some(Text(tenant.database.url_shown.clone())),
             schema: Some(Text(tenant.database.schema.to_string())),
+            pooling: Some(Text(word(tenant.database.pooling, POOLINGS).to_owned())),
         }),
         delivery: Some(delivery(&tenant.delivery)),
         retention: Some(retention(tenant.retention)),

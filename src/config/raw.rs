@@ -97,7 +97,7 @@ section! {
         routes: Vec<RawRoute>,
     }
 }
-section! { RawDatabase { url: Text, schema: Text, } }
+section! { RawDatabase { url: Text, schema: Text, pooling: Text, } }
 
 /// The keys of every section.
 pub(super) const KEYS: &[&[&str]] = &[

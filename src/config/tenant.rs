@@ -30,6 +30,18 @@ pub struct Database {
     pub url_shown: String,
     /// Schema of outrider's tables. Default `outrider`.
     pub schema: SchemaName,
+    /// What stands between outrider and the database. Default `session`.
+    pub pooling: Pooling,
+}
+
+/// What stands between outrider and a tenant's database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pooling {
+    /// Nothing, or a pooler that leaves each client its server connection.
+    #[default]
+    Session,
+    /// A pooler that lends a server connection for one transaction, such as pgbouncer with `pool_mode = transaction`.
+    Transaction,
 }
 
 /// A schema name that needs no quoting: a lower-case letter or `_`, then lower-case letters, digits and `_`,

@@ -1,6 +1,6 @@
 //! Values that are one of a few words. Each variant has one word, and a test knows that none was forgotten.
 
-use super::LogFormat;
+use super::{LogFormat, Pooling};
 use crate::outbox::{OnDead, Shape};
 
 /// `log.format`
@@ -12,6 +12,10 @@ pub(super) const ON_DEAD: &[(&str, OnDead)] = &[("block", OnDead::Block), ("skip
 /// `brokers.NAME.shape`
 pub(super) const SHAPES: &[(&str, Shape)] =
     &[("cloudevents", Shape::CloudEvents), ("debezium", Shape::Debezium), ("plain", Shape::Plain)];
+
+/// `database.pooling`
+pub(super) const POOLINGS: &[(&str, Pooling)] =
+    &[("session", Pooling::Session), ("transaction", Pooling::Transaction)];
 
 /// The word for a variant.
 pub(super) fn word<V: PartialEq + Copy>(value: V, words: &[(&'static str, V)]) -> &'static str {
@@ -36,6 +40,11 @@ mod tests {
         for format in [LogFormat::Text, LogFormat::Json] {
             match format {
                 LogFormat::Text | LogFormat::Json => assert!(!word(format, LOG_FORMATS).is_empty()),
+            }
+        }
+        for pooling in [Pooling::Session, Pooling::Transaction] {
+            match pooling {
+                Pooling::Session | Pooling::Transaction => assert!(!word(pooling, POOLINGS).is_empty()),
             }
         }
         for on_dead in [OnDead::Block, OnDead::Skip] {

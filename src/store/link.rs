@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rand::Rng;
 use sqlx::postgres::{PgConnection, PgRow};
-use sqlx::{ConnectOptions, Connection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::error::{self, Aftermath, StoreError};
@@ -102,7 +102,13 @@ impl Link {
     ) -> Result<Vec<PgRow>, (StoreError, Aftermath)> {
         let mut open = self.take().await.map_err(|error| (error, Aftermath::Drop))?;
         let limit = self.options.reply_timeout();
-        match timeout(limit, query.fetch_all(&mut open.connection)).await {
+        let fetch = async {
+            if self.options.transaction_pooled {
+                return fetch_pooled(&mut open.connection, self.options.begin(), query).await;
+            }
+            query.fetch_all(&mut open.connection).await
+        };
+        match timeout(limit, fetch).await {
             Ok(Ok(rows)) => {
                 self.connection = Some(open);
                 Ok(rows)
@@ -133,6 +139,24 @@ impl Link {
             None => connect(&self.options).await.map(|connection| Open { connection, since: Instant::now() }),
         }
     }
+}
+
+/// Runs a statement in a transaction of its own, so that all of it meets the same server connection.
+async fn fetch_pooled(
+    connection: &mut PgConnection,
+    begin: String,
+    query: Bound<'_>,
+) -> Result<Vec<PgRow>, sqlx::Error> {
+    // Safe: names and values are ours.
+    connection.execute(sqlx::raw_sql(AssertSqlSafe(begin))).await?;
+    let rows = query.persistent(false).fetch_all(&mut *connection).await;
+    if rows.is_err() {
+        // If this fails too, the connection is gone, which the first error does not always say.
+        connection.execute(sqlx::raw_sql("ROLLBACK")).await?;
+        return rows;
+    }
+    connection.execute(sqlx::raw_sql("COMMIT")).await?;
+    rows
 }
 
 /// Opens a connection with the store's session settings.

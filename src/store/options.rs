@@ -20,6 +20,15 @@ const REPLY_MARGIN: Duration = Duration::from_secs(1);
 /// is noticed even where nothing is written.
 pub(super) const MAX_AGE: Duration = Duration::from_secs(30 * 60);
 
+/// Settings that are the connection's and not a transaction's: the pooler's own matter.
+const PER_CONNECTION: [&str; 5] = [
+    "default_transaction_isolation",
+    "tcp_keepalives_idle",
+    "tcp_keepalives_interval",
+    "tcp_keepalives_count",
+    "tcp_user_timeout",
+];
+
 /// What a [`super::Store`] is made from.
 #[derive(Clone)]
 pub struct StoreOptions {
@@ -33,6 +42,10 @@ pub struct StoreOptions {
     /// The server cancels a statement after this. Keep it well below the lease, so that an owner whose database is slow
     /// still has time to renew. Default: 4 s, for a lease of 15 s.
     pub statement_timeout: Duration,
+    /// A pooler lends a server connection for one transaction at a time (pgbouncer's `pool_mode = transaction`). Every
+    /// statement then runs in a transaction of its own that begins with its settings: four round trips instead of one.
+    /// Default: false.
+    pub transaction_pooled: bool,
 }
 
 impl StoreOptions {
@@ -44,6 +57,7 @@ impl StoreOptions {
             application: "store".to_owned(),
             connect_timeout: Duration::from_secs(5),
             statement_timeout: Duration::from_secs(4),
+            transaction_pooled: false,
         }
     }
 
@@ -55,8 +69,29 @@ impl StoreOptions {
     /// The options that are really used: with the session settings that PROTOCOL's statements were measured under. They
     /// travel in the start-up message, so that no session is ever without them. TimeZone is UTC through the driver.
     pub(super) fn session(&self) -> PgConnectOptions {
+        let session = self.connect.clone().application_name(&format!("outrider/{}", self.application));
+        let session = session.disable_statement_logging();
+        if self.transaction_pooled {
+            // A pooler hands start-up settings to nobody, and refuses those that it does not know.
+            return session.extra_float_digits(None).statement_cache_capacity(0);
+        }
+        session.options(self.settings())
+    }
+
+    /// Begins a transaction with the same settings, for [`StoreOptions::transaction_pooled`]. One message.
+    pub(super) fn begin(&self) -> String {
+        let mut text = "BEGIN ISOLATION LEVEL READ COMMITTED".to_owned();
+        for (name, value) in self.settings() {
+            if !PER_CONNECTION.contains(&name) {
+                text += &format!("; SET LOCAL {name} = '{value}'");
+            }
+        }
+        text
+    }
+
+    fn settings(&self) -> [(&'static str, String); 11] {
         let ms = |d: Duration| d.as_millis().max(1).to_string();
-        let settings: [(&str, String); 11] = [
+        [
             ("enable_seqscan", "off".into()), // with fresh statistics the planner reads the delivery table whole
             ("jit", "off".into()),
             ("lock_timeout", ms(LOCK_TIMEOUT)),
@@ -69,12 +104,7 @@ impl StoreOptions {
             ("tcp_keepalives_interval", "5".into()),
             ("tcp_keepalives_count", "3".into()),
             ("tcp_user_timeout", ms(Duration::from_secs(30))),
-        ];
-        self.connect
-            .clone()
-            .application_name(&format!("outrider/{}", self.application))
-            .options(settings)
-            .disable_statement_logging()
+        ]
     }
 
     /// `host:port` or the socket's folder, for messages.
@@ -97,6 +127,7 @@ impl fmt::Debug for StoreOptions {
             .field("application", &self.application)
             .field("connect_timeout", &self.connect_timeout)
             .field("statement_timeout", &self.statement_timeout)
+            .field("transaction_pooled", &self.transaction_pooled)
             .finish_non_exhaustive()
     }
 }

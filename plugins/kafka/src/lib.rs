@@ -41,6 +41,7 @@ mod native;
 mod params;
 mod publish;
 mod record;
+mod stall;
 mod topic;
 mod verdict;
 

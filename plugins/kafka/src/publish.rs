@@ -19,6 +19,7 @@ use crate::classify::{self, Subject};
 use crate::connect::{Blueprint, Client, Progress};
 use crate::params::Purpose;
 use crate::record;
+use crate::stall::Stall;
 
 /// How long before a deadline overdue messages are taken back: time for their reports.
 const TAKE_BACK: Duration = Duration::from_millis(150);
@@ -36,6 +37,7 @@ pub(crate) struct KafkaConnection {
     client: Client,
     /// Sends one record a request. Made when a broker first refuses a request for one of its records.
     isolated: OnceCell<Client>,
+    stall: Stall,
 }
 
 /// How a message's way through a client ended.
@@ -50,9 +52,20 @@ enum End {
     Suspect,
 }
 
+/// Whether a broker said something about it; what only timed out says nothing.
+fn is_answered(end: End) -> bool {
+    match end {
+        End::Reported(Report::Failed { code, .. }) => {
+            !matches!(code, E::MessageTimedOut | E::RequestTimedOut)
+        }
+        End::Reported(Report::Stored { .. }) => true,
+        End::TakenBack(_) | End::Full | End::Suspect => false,
+    }
+}
+
 impl KafkaConnection {
     pub(crate) fn new(blueprint: Blueprint, client: Client) -> KafkaConnection {
-        KafkaConnection { blueprint, client, isolated: OnceCell::new() }
+        KafkaConnection { blueprint, client, isolated: OnceCell::new(), stall: Stall::new(Instant::now()) }
     }
 
     /// Sends the chosen messages (indexes into `messages`); one end for each of them.
@@ -152,6 +165,10 @@ impl Connection for KafkaConnection {
         let mut ends: Vec<(usize, End)> =
             good.iter().copied().zip(self.run(&self.client, &batch, &good, deadline).await).collect();
 
+        if !ends.is_empty() {
+            self.stall.batch(ends.iter().any(|(_, end)| is_answered(*end)));
+        }
+
         // Refused together; one may be to blame.
         let blamed =
             |end: &End| matches!(end, End::Reported(report) if classify::blames_the_request(*report));
@@ -184,6 +201,12 @@ impl Connection for KafkaConnection {
         };
         match answer {
             Ok(Ok(())) => {
+                if self.stall.is_stuck(Instant::now()) {
+                    self.blueprint.health.died("it takes no record, and its brokers answer");
+                }
+                if let Some(end) = self.end() {
+                    return Err(end);
+                }
                 self.blueprint.health.recovered();
                 Ok(())
             }

@@ -29,7 +29,7 @@ use super::exit::{Exit, ExitGuard};
 use super::fleet::Fleet;
 use super::outlet::Outlet;
 use super::signals::Signals;
-use crate::config::TenantConfig;
+use crate::config::{Pooling, TenantConfig};
 use crate::outbox::retry::Backoff;
 use crate::store::{Schema, SchemaState, Store, StoreError, StoreOptions};
 use crate::telemetry;
@@ -166,6 +166,7 @@ pub(super) fn store(tenant: &TenantConfig) -> Result<Store, String> {
         Schema::new(tenant.database.schema.as_str()).map_err(|error| format!("failed to {error}"))?;
     let mut options = StoreOptions::new(connect, schema);
     options.application = tenant.name.to_string();
+    options.transaction_pooled = tenant.database.pooling == Pooling::Transaction;
     // A statement that hangs must leave time to renew: two of them fit before the lease's last third.
     options.statement_timeout = options.statement_timeout.min(tenant.delivery.lease / 4);
     Ok(Store::new(options))

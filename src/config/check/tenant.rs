@@ -90,6 +90,7 @@ fn database(
             SchemaName::default()
         }),
     };
+    let pooling = limits::choice(report, &path.key("pooling"), raw.pooling.as_ref(), words::POOLINGS);
     let path = path.key("url");
     let Some(Text(text)) = raw.url else {
         let remedy = "write a reference to a PostgreSQL URL, such as \"env:ACME_DATABASE_URL\"";
@@ -116,7 +117,12 @@ fn database(
     if in_file && (has_password(&url) || query_keys(&url).any(|key| key == "password")) {
         report.warn(&path, "holds a password that stands in the file itself", LITERAL_SECRET_REMEDY);
     }
-    Some(Database { url: SecretString::from(url), url_shown: secret::shown(&text).to_owned(), schema })
+    Some(Database {
+        url: SecretString::from(url),
+        url_shown: secret::shown(&text).to_owned(),
+        schema,
+        pooling: pooling.unwrap_or_default(),
+    })
 }
 
 /// Parameters that a database URL may have behind its `?`. The client would log any other one, with its

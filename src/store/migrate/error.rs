@@ -39,6 +39,11 @@ pub enum MigrateError {
     )]
     Statement { schema: String, version: i32, name: &'static str, code: String, message: String },
 
+    #[error(
+        "migrate schema `{schema}` through a transaction pooler: it needs a session; give this one command the server's own address, as OUTRIDER_TENANTS__NAME__DATABASE__URL, and OUTRIDER_TENANTS__NAME__DATABASE__POOLING=session"
+    )]
+    Pooled { schema: String },
+
     #[error("migrate schema `{schema}`: {message}")]
     Lost { schema: String, message: String },
 }

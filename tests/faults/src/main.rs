@@ -108,8 +108,9 @@ async fn run(args: &Args) -> Result<bool> {
 async fn inject(ground: &mut Ground, args: &Args, plan: &Plan) -> Judgement {
     let begun = Instant::now();
     let replicas = plan.faults.iter().map(|fault| fault.replicas).max().unwrap_or(1);
+    let pooled = plan.faults.iter().any(|fault| fault.name.starts_with("pooler."));
     let chance = StdRng::seed_from_u64(plan.seed);
-    let mut scene = match Scene::set(ground, args, replicas, chance).await {
+    let mut scene = match Scene::set(ground, args, replicas, pooled, chance).await {
         Ok(scene) => scene,
         Err(error) => return Judgement::broken(&error.context("set the scene")),
     };

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use outrider_servers::place;
+use outrider_servers::{Install, Server, pgbouncer, place};
 use outrider_test_support::consume::{Consume, kafka, nats, rabbitmq};
 use outrider_test_support::daemon::{Daemon, Running};
 use outrider_test_support::proxy::{Mode, Proxy};
@@ -70,6 +70,8 @@ pub(crate) struct Scene<'g> {
     /// Whether what is poison has to be dead at the end.
     pub(crate) poisoned: bool,
     without_guard: Option<String>,
+    /// Stands between the relay and the database in some scenes.
+    pooler: Option<Server>,
     seen: BTreeMap<String, Vec<Seen>>,
     effects: HashSet<(String, Uuid)>,
 }
@@ -80,6 +82,7 @@ impl<'g> Scene<'g> {
         ground: &'g mut Ground,
         args: &Args,
         replicas: usize,
+        pooled: bool,
         chance: StdRng,
     ) -> Result<Scene<'g>> {
         let id = Uuid::new_v4().simple().to_string();
@@ -92,15 +95,23 @@ impl<'g> Scene<'g> {
             chance,
             poisoned: false,
             without_guard: args.without_guard.clone(),
+            pooler: None,
             seen: BTreeMap::new(),
             effects: HashSet::new(),
         };
         scene.make().await?;
+        // The migration needs the server itself.
+        scene.replica(args, 0).await?.daemon.migrate().await?;
+        if pooled {
+            let postgres = scene.ground.postgres.port("postgres").context("find PostgreSQL's port")?;
+            let role = scene.role();
+            let pooler = block_in_place(|| pgbouncer::start(&Install::locate(), postgres, &[&role]))?;
+            scene.pooler = Some(pooler);
+        }
         for number in 0..replicas {
             let replica = scene.replica(args, number).await?;
             scene.replicas.push(replica);
         }
-        scene.replicas[0].daemon.migrate().await?;
         Ok(scene)
     }
 
@@ -133,13 +144,19 @@ impl<'g> Scene<'g> {
         let replica = Replica {
             daemon: Daemon::new(&args.outrider)?,
             running: None,
-            postgres: behind(self.ground.postgres.port("postgres")).await?,
+            postgres: behind(match &self.pooler {
+                Some(pooler) => pooler.port("pgbouncer"),
+                None => self.ground.postgres.port("postgres"),
+            })
+            .await?,
             rabbitmq: behind(self.ground.rabbitmq.port("amqp")).await?,
             nats: behind(self.ground.nats.port("nats")).await?,
         };
         let database = |tenant| {
             let (role, address, name) = (self.role(), replica.postgres.address(), self.database(tenant));
-            (tenant, format!("database = {{ url = \"postgres://{role}@{address}/{name}\" }}\n"))
+            let pooling = if self.pooler.is_some() { "transaction" } else { "session" };
+            let url = format!("postgres://{role}@{address}/{name}");
+            (tenant, format!("database = {{ url = \"{url}\", pooling = \"{pooling}\" }}\n"))
         };
         replica.daemon.write(&self.config(&replica, number), &TENANTS.map(database))?;
         Ok(replica)

@@ -17,6 +17,7 @@ pub mod holder;
 pub mod install;
 pub mod kafka;
 pub mod nats;
+pub mod pgbouncer;
 pub mod place;
 pub mod ports;
 pub mod postgres;

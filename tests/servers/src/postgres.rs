@@ -101,7 +101,7 @@ fn initialise(initdb: &Path, data: &Path, user: Option<User>) -> Result<()> {
     Ok(())
 }
 
-fn command_as(program: &Path, user: Option<User>) -> Command {
+pub(crate) fn command_as(program: &Path, user: Option<User>) -> Command {
     let mut command = Command::new(program);
     if let Some(User { uid, gid }) = user {
         // Set by root, the uid also drops root's supplementary groups.

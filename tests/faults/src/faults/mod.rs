@@ -5,6 +5,7 @@ mod fleet;
 mod kafka;
 mod nats;
 mod poison;
+mod pooler;
 mod rabbitmq;
 mod relay;
 mod servers;
@@ -96,5 +97,14 @@ faults! {
     "nats.stream-deleted" 1 false false nats::stream_deleted, "the stream is gone for 8 s: no responders";
     "nats.stream-full" 1 true true nats::stream_full, "for 8 s the stream takes no more (discard new)";
     "nats.subject-unbound" 1 false true nats::subject_unbound, "for 8 s no stream takes the subjects";
+    "pooler.none" 2 true false pooler::nothing, "behind pgbouncer in transaction mode, without a fault: not one copy";
+    "pooler.killed-before-claim" 1 false false relay::killed_before_claim, "the same, and SIGKILL as a claim is about to be sent";
+    "pooler.killed-after-claim" 1 false false relay::killed_after_claim, "the same, and SIGKILL when a claim is answered";
+    "pooler.killed-after-hand-over" 1 false false relay::killed_after_hand_over, "the same, and SIGKILL 1 ms after a batch was handed over";
+    "pooler.killed-after-confirm" 1 false false relay::killed_after_confirm, "the same, and SIGKILL when a batch is confirmed";
+    "pooler.killed-during-settle" 1 false false relay::killed_during_settle, "the same, and SIGKILL 1 ms after a settle was sent";
+    "pooler.killed-during-hand-over" 2 false false relay::killed_during_give, "the same, and SIGKILL as a lane is given";
+    "pooler.killed-during-shutdown" 1 false false relay::killed_during_drain, "the same, and SIGKILL when the drain has begun";
+    "pooler.killed-at-random" 1 true false relay::killed_at_random, "the same, and SIGKILL at five random times";
     "poison.refused" 1 true false poison::refused, "one event in fifty can't be published: dead with a reason, the rest through";
 }

@@ -50,6 +50,7 @@ pub fn ensure_all(install: &Install, report: &dyn Fn(&str)) -> Result<()> {
     need(install.rabbitmq().is_err(), &["rabbitmq-server"]);
     need(install.nats().is_err(), &["nats-server"]);
     need(install.java().is_err(), &["openjdk-17-jre-headless", "openjdk-21-jre-headless"]);
+    need(install.pgbouncer().is_err(), &["pgbouncer"]);
     need(install.faketime().is_none(), &["libfaketime"]);
     need(super::maven::is_needed(install), &["maven"]);
     ensure(packages, report)

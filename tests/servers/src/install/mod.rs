@@ -127,6 +127,14 @@ impl Install {
             .with_context(|| missing("NATS", "apt-get install nats-server"))
     }
 
+    /// The program `pgbouncer`.
+    pub fn pgbouncer(&self) -> Result<PathBuf> {
+        let installed = Path::new("/usr/sbin/pgbouncer");
+        find_on_path("pgbouncer")
+            .or_else(|| installed.exists().then(|| installed.to_owned()))
+            .with_context(|| missing("pgbouncer", "apt-get install pgbouncer"))
+    }
+
     /// The library that gives a program another wall clock. It is optional: tests do without where it cannot be had.
     pub fn faketime(&self) -> Option<PathBuf> {
         let libraries = Path::new("/usr/lib");

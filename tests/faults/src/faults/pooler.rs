@@ -1,0 +1,14 @@
+//! Nothing but the pooler in between, which is fault enough.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::scene::Scene;
+
+const LASTS: Duration = Duration::from_secs(10);
+
+pub(super) async fn nothing(_scene: &mut Scene<'_>) -> Result<()> {
+    tokio::time::sleep(LASTS).await;
+    Ok(())
+}
