@@ -221,6 +221,10 @@ fn each_rule_of_a_tenant_has_its_fault() {
             "tenants/acme.toml:1: database.schema: must be",
         ),
         (
+            "database = { url = \"env:ACME_URL\", pooling = \"statement\" }",
+            "tenants/acme.toml:1: database.pooling: must be one of `session`, `transaction`",
+        ),
+        (
             "weight = 2\ndatabase = { url = \"env:ACME_URL\" }",
             "tenants/acme.toml:1: weight: is not a key of outrider",
         ),

@@ -35,6 +35,7 @@ pub(crate) struct Tenant {
     pub(crate) pool: PgPool,
     /// Where the relay finds the database.
     url: String,
+    pooling: &'static str,
     settings: String,
 }
 
@@ -44,12 +45,18 @@ impl Tenant {
         let database = TestDatabase::create(&script).await.unwrap();
         let pool = database.pool(4).await.unwrap();
         let url = database.url();
-        Tenant { name: name.to_owned(), database, pool, url, settings: String::new() }
+        Tenant { name: name.to_owned(), database, pool, url, pooling: "session", settings: String::new() }
     }
 
     /// The relay reaches the database there, for instance through a proxy. The test goes on reaching it directly.
     pub(crate) fn at(mut self, url: &str) -> Self {
         url.clone_into(&mut self.url);
+        self
+    }
+
+    /// What is there is a pooler that lends a server connection for a transaction.
+    pub(crate) fn pooled(mut self) -> Self {
+        self.pooling = "transaction";
         self
     }
 
@@ -61,7 +68,7 @@ impl Tenant {
 
     /// Its file in the config.
     fn file(&self) -> String {
-        format!("database = {{ url = \"{}\" }}\n{}", self.url, self.settings)
+        format!("database = {{ url = \"{}\", pooling = \"{}\" }}\n{}", self.url, self.pooling, self.settings)
     }
 
     /// Inserts one event and returns its `seq`.

@@ -62,6 +62,7 @@ pub(crate) struct Told {
 pub(crate) struct Load {
     told: Arc<Mutex<Told>>,
     poisoned: watch::Sender<bool>,
+    paused: watch::Sender<bool>,
     stop: watch::Sender<bool>,
     writers: JoinSet<()>,
 }
@@ -71,6 +72,7 @@ impl Load {
     pub(crate) fn start(databases: &[String], seed: u64) -> Load {
         let (stop, stopped) = watch::channel(false);
         let (poisoned, poison) = watch::channel(false);
+        let (paused, pause) = watch::channel(false);
         let told = Arc::new(Mutex::new(Told::default()));
         let mut writers = JoinSet::new();
         for (tenant, url) in databases.iter().enumerate() {
@@ -82,17 +84,23 @@ impl Load {
                     told: told.clone(),
                     stopped: stopped.clone(),
                     poison: poison.clone(),
+                    pause: pause.clone(),
                     chance,
                 };
                 writers.spawn(writer.run());
             }
         }
-        Load { told, poisoned, stop, writers }
+        Load { told, poisoned, paused, stop, writers }
     }
 
     /// From now on, or no longer, some events can't be published.
     pub(crate) fn poison(&self, on: bool) {
         self.poisoned.send_replace(on);
+    }
+
+    /// The writers rest from now on, or no longer.
+    pub(crate) fn pause(&self, on: bool) {
+        self.paused.send_replace(on);
     }
 
     /// Stops them in good order.
@@ -111,6 +119,7 @@ struct Writer {
     told: Arc<Mutex<Told>>,
     stopped: watch::Receiver<bool>,
     poison: watch::Receiver<bool>,
+    pause: watch::Receiver<bool>,
     chance: StdRng,
 }
 
@@ -128,6 +137,10 @@ impl Writer {
     async fn run(mut self) {
         let mut database = None;
         while !*self.stopped.borrow() {
+            if *self.pause.borrow() {
+                tokio::time::sleep(PACE).await;
+                continue;
+            }
             let draft = self.draft();
             let done = match &mut database {
                 Some(connection) => self.transaction(connection, &draft).await,

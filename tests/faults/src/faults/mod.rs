@@ -4,6 +4,7 @@ mod database;
 mod fleet;
 mod kafka;
 mod nats;
+mod outage;
 mod poison;
 mod pooler;
 mod rabbitmq;
@@ -97,6 +98,7 @@ faults! {
     "nats.stream-deleted" 1 false false nats::stream_deleted, "the stream is gone for 8 s: no responders";
     "nats.stream-full" 1 true true nats::stream_full, "for 8 s the stream takes no more (discard new)";
     "nats.subject-unbound" 1 false true nats::subject_unbound, "for 8 s no stream takes the subjects";
+    "outage.with-backlog" 1 false false outage::with_backlog, "RabbitMQ is away for a minute while 100,000 events wait for it: next to no statements, flat memory, the other brokers as fast, then drained at the usual rate";
     "pooler.none" 2 true false pooler::nothing, "behind pgbouncer in transaction mode, without a fault: not one copy";
     "pooler.killed-before-claim" 1 false false relay::killed_before_claim, "the same, and SIGKILL as a claim is about to be sent";
     "pooler.killed-after-claim" 1 false false relay::killed_after_claim, "the same, and SIGKILL when a claim is answered";

@@ -10,6 +10,7 @@ use outrider_servers::rabbitmq::control;
 use outrider_test_support::consume::rabbitmq;
 use tokio::task::block_in_place;
 
+use crate::ground::Kind;
 use crate::scene::Scene;
 
 const LASTS: Duration = Duration::from_secs(8);
@@ -36,7 +37,9 @@ pub(super) async fn queue_full(scene: &mut Scene<'_>) -> Result<()> {
         control(&scene.ground.rabbitmq, &["set_policy", &name, &pattern, policy, "--apply-to", "queues"])
     })?;
     tokio::time::sleep(LASTS).await;
-    block_in_place(|| control(&scene.ground.rabbitmq, &["clear_policy", &name]))
+    block_in_place(|| control(&scene.ground.rabbitmq, &["clear_policy", &name]))?;
+    // A quorum queue tells publishers that there is room when messages leave it, not when its limit does.
+    scene.collect(Kind::Rabbitmq).await
 }
 
 pub(super) async fn exchange_deleted(scene: &mut Scene<'_>) -> Result<()> {

@@ -1,0 +1,147 @@
+//! A broker is away for long with a large backlog. What that may cost is measured against the same relay without it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use outrider_test_support::proxy::Mode;
+use sqlx::{Connection, PgConnection};
+
+use super::servers::refuse;
+use crate::ground::Kind;
+use crate::scene::{Scene, TENANTS};
+
+/// Events that wait.
+const BACKLOG: i32 = 100_000;
+
+/// Events by which the usual rate is measured.
+const SAMPLE: i32 = 20_000;
+
+/// Events to another broker, with and without the outage.
+const OTHERS: i32 = 10_000;
+
+const AWAY: Duration = Duration::from_secs(60);
+
+/// After the broker went, until what was in flight has ended and the backlog was looked at.
+const SETTLED: Duration = Duration::from_secs(10);
+
+/// Statements a second while it is away, of the usual.
+const STATEMENTS: f64 = 0.02;
+
+/// How much memory may grow while it is away.
+const GROWTH_KIB: u64 = 16 * 1024;
+
+/// The rate afterwards, of the usual.
+const RECOVERY: f64 = 0.85;
+
+/// The time that others take, of the usual.
+const OTHERS_SLOWER: f64 = 1.2;
+
+const INSERT: &str = "INSERT INTO outrider.outbox (topic, key, type, payload)
+    SELECT $1, 'k' || g % 500, 'faults.happened.v1', convert_to(repeat('x', 100), 'UTF8') FROM generate_series(1, $2) g";
+
+pub(super) async fn with_backlog(scene: &mut Scene<'_>) -> Result<()> {
+    scene.load.as_ref().context("find the load")?.pause(true);
+    scene.caught_up().await?;
+    let mut database = PgConnection::connect(&scene.database_url(TENANTS[0])).await?;
+
+    // What is usual, twice: the first time warms.
+    let mut usual = Duration::MAX;
+    let mut usual_statements = 0.0;
+    for _ in 0..2 {
+        let before = statements(&mut database).await?;
+        let took = drained(scene, &mut database, "billing.invoiced", SAMPLE).await?;
+        usual_statements = (statements(&mut database).await? - before) / took.as_secs_f64();
+        usual = took.min(usual);
+    }
+    let others = drained(scene, &mut database, "orders.placed", OTHERS).await?;
+    let others = drained(scene, &mut database, "orders.placed", OTHERS).await?.min(others);
+
+    refuse(scene, Kind::Rabbitmq);
+    let gone = Instant::now();
+    insert(&mut database, "billing.invoiced", BACKLOG).await?;
+    tokio::time::sleep(SETTLED).await;
+    let (memory, before, begun) = (resident(scene)?, statements(&mut database).await?, Instant::now());
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let while_away = (statements(&mut database).await? - before) / begun.elapsed().as_secs_f64();
+    let others_then = drained(scene, &mut database, "orders.placed", OTHERS).await?;
+    tokio::time::sleep(AWAY.saturating_sub(gone.elapsed())).await;
+    let grown = resident(scene)?.saturating_sub(memory);
+
+    scene.ways(Kind::Rabbitmq, Mode::Pass);
+    // The breaker may rest a little longer.
+    until(&mut database, "billing.invoiced", i64::from(BACKLOG) - 1).await?;
+    let begun = Instant::now();
+    until(&mut database, "billing.invoiced", 0).await?;
+    let rate = f64::from(BACKLOG) / begun.elapsed().as_secs_f64();
+    let usual_rate = f64::from(SAMPLE) / usual.as_secs_f64();
+    eprintln!(
+        "    usual: {usual_rate:.0} events/s, {usual_statements:.0} transactions/s; while away: {while_away:.1} \
+         transactions/s, memory +{grown} KiB, others took {:.2} of the usual; afterwards {rate:.0} events/s",
+        others_then.as_secs_f64() / others.as_secs_f64()
+    );
+    ensure!(
+        while_away <= STATEMENTS * usual_statements,
+        "be quiet while a broker is away: {while_away:.1} transactions/s, and {usual_statements:.0} usually"
+    );
+    ensure!(grown <= GROWTH_KIB, "keep memory flat while a broker is away: it grew by {grown} KiB");
+    ensure!(
+        others_then.as_secs_f64() <= OTHERS_SLOWER * others.as_secs_f64(),
+        "go on with other brokers: {OTHERS} events took {others_then:?}, and {others:?} usually"
+    );
+    ensure!(
+        rate >= RECOVERY * usual_rate,
+        "recover: {rate:.0} events/s after the outage, and {usual_rate:.0} usually"
+    );
+    scene.load.as_ref().context("find the load")?.pause(false);
+    Ok(())
+}
+
+async fn insert(database: &mut PgConnection, topic: &str, count: i32) -> Result<()> {
+    sqlx::query(INSERT).bind(topic).bind(count).execute(database).await.context("insert a backlog")?;
+    Ok(())
+}
+
+/// Inserts and waits until all is sent. Returns how long the second took.
+async fn drained(
+    scene: &mut Scene<'_>,
+    database: &mut PgConnection,
+    topic: &str,
+    count: i32,
+) -> Result<Duration> {
+    insert(database, topic, count).await?;
+    let begun = Instant::now();
+    until(database, topic, 0).await?;
+    scene.look_after()?;
+    Ok(begun.elapsed())
+}
+
+/// Waits until at most `left` events of the topic wait.
+async fn until(database: &mut PgConnection, topic: &str, left: i64) -> Result<()> {
+    let deadline = Instant::now() + crate::scene::PATIENCE;
+    loop {
+        // Asked seldom, for it costs what is measured; and dearer with a large backlog.
+        let sql = "SELECT count(*) FROM (SELECT FROM outrider.delivery WHERE topic = $1 LIMIT 100000) d";
+        let count: i64 = sqlx::query_scalar(sql).bind(topic).fetch_one(&mut *database).await?;
+        if count <= left {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "drain `{topic}`: {count} events are left");
+        tokio::time::sleep(Duration::from_millis(if count > 5_000 { 250 } else { 50 })).await;
+    }
+}
+
+/// Transactions of the tenant's database so far, this connection's included.
+async fn statements(database: &mut PgConnection) -> Result<f64> {
+    // Sessions report now and then: within a second.
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let sql = "SELECT xact_commit::float8 FROM pg_stat_database WHERE datname = current_database()";
+    Ok(sqlx::query_scalar(sql).fetch_one(database).await?)
+}
+
+/// Resident memory of the first replica, in KiB.
+fn resident(scene: &mut Scene<'_>) -> Result<u64> {
+    let pid = scene.running(0)?.pid().context("find the relay's process")?;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("read the relay's memory")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok()).context("read VmRSS")
+}
