@@ -38,7 +38,8 @@
 //! # Guards
 //!
 //! [`setup::Guard`] names the rules that a check can do without. For each there is a test that a property holds with it,
-//! and that the checker finds how it breaks without it.
+//! and that the checker finds how it breaks without it. Two of them are each enough for the same thing, and only without
+//! both it breaks.
 //!
 //! # What is not modelled
 //!

@@ -9,6 +9,7 @@ use crate::world::World;
 
 pub const NOTHING_LOST: &str = "nothing is settled as sent that the broker does not have";
 pub const ORDER: &str = "first copies arrive in the order of seq";
+/// Looked at as long as the one who reclaimed them has the lane.
 pub const FENCED: &str = "failures of an owner whose claims were reclaimed change nothing";
 /// The first confirm takes the row away, and nothing brings it back: so it counts once.
 pub const SENT_ONCE: &str = "what is settled as sent stays so";

@@ -15,11 +15,15 @@ pub struct Protocol {
     setup: Setup,
     /// The properties that are looked at.
     watched: Vec<&'static str>,
+    /// Those of them that must hold in every state.
+    promises: Vec<fn(&Protocol, &World) -> bool>,
 }
 
 impl Protocol {
     pub fn new(setup: Setup, watched: &[&'static str]) -> Self {
-        Protocol { setup, watched: watched.to_vec() }
+        let all = properties::all().into_iter().filter(|property| watched.contains(&property.name));
+        let promises = all.filter(properties::is_promise).map(|property| property.condition).collect();
+        Protocol { setup, watched: watched.to_vec(), promises }
     }
 
     pub fn setup(&self) -> &Setup {
@@ -33,8 +37,7 @@ impl Protocol {
 
     /// Whether a property does not hold in a state: nothing beyond it is of interest.
     fn is_broken(&self, world: &World) -> bool {
-        let mut promises = self.properties().into_iter().filter(properties::is_promise);
-        promises.any(|property| !(property.condition)(self, world))
+        self.promises.iter().any(|holds| !holds(self, world))
     }
 }
 

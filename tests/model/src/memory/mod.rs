@@ -43,7 +43,7 @@ impl Process {
     }
 
     pub fn is_stalled(&self) -> bool {
-        !self.find(|slot| slot == Slot::Stalled).is_empty()
+        self.claims().any(|claim| claim.slots.iter().any(|(_, slot)| slot == Slot::Stalled))
     }
 
     pub fn slot_mut(&mut self, token: Token, seq: Seq) -> Option<&mut Slot> {

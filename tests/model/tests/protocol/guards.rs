@@ -85,7 +85,6 @@ fn the_look_at_the_lease_keeps_replicas_apart() {
 #[test]
 fn a_stop_between_the_look_and_the_hand_over_is_the_hole() {
     finds(in_time(two_replicas(A_STALL)), ONE_AT_A_TIME);
-    holds(in_time(two_replicas(A_STALL)), &[ORDER]);
     holds(two_replicas(NO_FAULTS).without(Guard::LeaseCheck), &[ORDER]);
 }
 
