@@ -24,6 +24,8 @@ pub(crate) struct Judgement {
     pub(crate) fenced: u64,
     pub(crate) catch_up: f64,
     pub(crate) seconds: f64,
+    /// Events that are lost, for the evidence: broker, tenant, topic, key, `seq`, id.
+    pub(crate) missing: Vec<String>,
     /// Why it has not passed.
     pub(crate) faults: Vec<String>,
 }
@@ -98,6 +100,12 @@ pub(crate) async fn judge(scene: &Scene<'_>, told: &Told, fenced: u64, catch_up:
         })
         .collect();
     let counts = verify::verify(&committed, &rolled_back, scene.seen()).total();
+    let arrived: HashSet<Uuid> = scene.seen().values().flatten().map(|seen| seen.id).collect();
+    let missing = committed.iter().filter(|event| !arrived.contains(&event.id));
+    let missing = missing.map(|event| {
+        let Written { id, seq, tenant, broker, topic, key } = event;
+        format!("{broker} {tenant} {topic} {} {seq} {id}", key.as_deref().unwrap_or_default())
+    });
     let healthy: HashSet<Uuid> = committed.iter().map(|event| event.id).collect();
     let escaped = told.poison.iter().filter(|id| healthy.contains(id)).count();
     let dead_wanted = dead.iter().filter(|id| told.poison.contains(id)).count() as u64;
@@ -108,9 +116,13 @@ pub(crate) async fn judge(scene: &Scene<'_>, told: &Told, fenced: u64, catch_up:
         dead_wanted,
         fenced,
         catch_up,
+        missing: missing.collect(),
         ..Judgement::default()
     };
     judgement.faults = faults(&judgement, escaped, reasonless, scene.poisoned);
+    if scene.fences && fenced == 0 {
+        judgement.faults.push("failures that came too late were not fenced".to_owned());
+    }
     Ok(judgement)
 }
 

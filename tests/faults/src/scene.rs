@@ -69,6 +69,8 @@ pub(crate) struct Scene<'g> {
     pub(crate) chance: StdRng,
     /// Whether what is poison has to be dead at the end.
     pub(crate) poisoned: bool,
+    /// Whether outcomes must have come too late, and been fenced.
+    pub(crate) fences: bool,
     without_guard: Option<String>,
     /// Stands between the relay and the database in some scenes.
     pooler: Option<Server>,
@@ -94,6 +96,7 @@ impl<'g> Scene<'g> {
             hits: 0,
             chance,
             poisoned: false,
+            fences: false,
             without_guard: args.without_guard.clone(),
             pooler: None,
             seen: BTreeMap::new(),

@@ -27,6 +27,23 @@ pub(super) async fn paused_past_lease(scene: &mut Scene<'_>) -> Result<()> {
     Ok(())
 }
 
+pub(super) async fn late_failures(scene: &mut Scene<'_>) -> Result<()> {
+    for number in 0..2 {
+        BROKERS.into_iter().for_each(|kind| scene.way(number, kind, Mode::BlackHole));
+        // Handed over, and not at their deadline yet.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        scene.running(number)?.pause()?;
+        tokio::time::sleep(PAST_LEASE).await;
+        scene.running(number)?.resume()?;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        BROKERS.into_iter().for_each(|kind| scene.way(number, kind, Mode::Pass));
+        scene.hits += 1;
+        scene.caught_up().await?;
+    }
+    scene.fences = true;
+    Ok(())
+}
+
 pub(super) async fn one_killed(scene: &mut Scene<'_>) -> Result<()> {
     scene.kill(0).await?;
     scene.caught_up().await.context("go on with one replica")?;

@@ -50,16 +50,17 @@ macro_rules! faults {
 faults! {
     "relay.killed-before-claim" 1 false true relay::killed_before_claim, "SIGKILL as a claim is about to be sent";
     "relay.killed-after-claim" 1 true true relay::killed_after_claim, "SIGKILL when a claim is answered and nothing is handed over";
-    "relay.killed-after-hand-over" 1 true true relay::killed_after_hand_over, "SIGKILL 1 ms after a batch was handed to its publisher";
+    "relay.killed-after-hand-over" 1 false true relay::killed_after_hand_over, "SIGKILL 1 ms after a batch was handed to its publisher";
     "relay.killed-after-confirm" 1 true true relay::killed_after_confirm, "SIGKILL when a batch is confirmed and not settled";
     "relay.killed-during-settle" 1 true true relay::killed_during_settle, "SIGKILL 1 ms after a settle was sent";
     "relay.killed-after-settle" 1 false true relay::killed_after_settle, "SIGKILL when a settle is answered";
-    "relay.killed-during-hand-over" 2 true true relay::killed_during_give, "SIGKILL as a lane is given to the other replica";
+    "relay.killed-during-hand-over" 2 false true relay::killed_during_give, "SIGKILL as a lane is given to the other replica";
     "relay.killed-during-shutdown" 1 true true relay::killed_during_drain, "SIGTERM, and SIGKILL when the drain has begun";
     "relay.killed-at-random" 1 false true relay::killed_at_random, "SIGKILL at five random times";
     "fleet.paused-past-lease" 2 true false fleet::paused_past_lease, "one of two stands still for twice its lease (SIGSTOP), then goes on";
-    "fleet.one-killed" 2 true true fleet::one_killed, "one of two is killed and comes back later";
-    "fleet.rolling-restart" 2 true true fleet::rolling_restart, "SIGTERM and start, one after the other";
+    "fleet.late-failures" 2 false false fleet::late_failures, "the same without a way to the brokers, so that what it says afterwards are failures: they change nothing and are counted as fenced";
+    "fleet.one-killed" 2 false true fleet::one_killed, "one of two is killed and comes back later";
+    "fleet.rolling-restart" 2 false true fleet::rolling_restart, "SIGTERM and start, one after the other";
     "fleet.both-at-once" 2 false true fleet::both_at_once, "both are killed and started at the same moment";
     "fleet.cut-from-database" 2 false false fleet::cut_from_database, "one of two reaches the brokers, and its database not, for 20 s";
     "fleet.cut-from-brokers" 2 false false fleet::cut_from_brokers, "one of two reaches its database, and no broker, for 20 s";
@@ -72,15 +73,15 @@ faults! {
     "database.read-only" 1 false false database::read_only, "for 30 s the relay may only read";
     "database.too-many-connections" 1 false false database::too_many_connections, "for 10 s the relay gets no connection";
     "database.locked" 1 false false database::locked, "for 20 s somebody holds an exclusive lock on the outbox";
-    "database.disk-full" 1 true true database::disk_full, "for 8 s inserts of the relay fail as on a full disk (53100)";
-    "kafka.power-cut" 1 true true servers::kafka_power_cut, "SIGKILL and restart";
+    "database.disk-full" 1 false true database::disk_full, "for 8 s inserts of the relay fail as on a full disk (53100)";
+    "kafka.power-cut" 1 false true servers::kafka_power_cut, "SIGKILL and restart";
     "kafka.restarted" 1 false true servers::kafka_restarted, "an orderly restart";
     "kafka.paused" 1 false false servers::kafka_paused, "SIGSTOP for 60 s";
     "kafka.black-hole" 1 false false servers::kafka_black_hole, "bytes are swallowed for 20 s";
     "kafka.refused" 1 true true servers::kafka_refused, "connections are cut and refused for 8 s";
     "kafka.unknown-topic" 1 false false kafka::unknown_topic, "the topic is gone for 8 s";
     "kafka.not-enough-replicas" 1 false true kafka::not_enough_replicas, "for 8 s the topic asks for more replicas than there are";
-    "rabbitmq.power-cut" 1 true true servers::rabbitmq_power_cut, "SIGKILL and restart";
+    "rabbitmq.power-cut" 1 false true servers::rabbitmq_power_cut, "SIGKILL and restart";
     "rabbitmq.restarted" 1 false true servers::rabbitmq_restarted, "an orderly restart: sessions are lost";
     "rabbitmq.paused" 1 false false servers::rabbitmq_paused, "SIGSTOP for 60 s";
     "rabbitmq.black-hole" 1 false false servers::rabbitmq_black_hole, "bytes are swallowed for 20 s";
@@ -107,6 +108,6 @@ faults! {
     "pooler.killed-during-settle" 1 false false relay::killed_during_settle, "the same, and SIGKILL 1 ms after a settle was sent";
     "pooler.killed-during-hand-over" 2 false false relay::killed_during_give, "the same, and SIGKILL as a lane is given";
     "pooler.killed-during-shutdown" 1 false false relay::killed_during_drain, "the same, and SIGKILL when the drain has begun";
-    "pooler.killed-at-random" 1 true false relay::killed_at_random, "the same, and SIGKILL at five random times";
+    "pooler.killed-at-random" 1 false false relay::killed_at_random, "the same, and SIGKILL at five random times";
     "poison.refused" 1 true false poison::refused, "one event in fifty can't be published: dead with a reason, the rest through";
 }

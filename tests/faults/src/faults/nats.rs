@@ -16,6 +16,9 @@ const LASTS: Duration = Duration::from_secs(8);
 /// Longer than a publish may take: nothing is on its way any more.
 const SILENCE: Duration = Duration::from_secs(4);
 
+/// Messages that a stream still takes before it is full.
+const ROOM: i64 = 20;
+
 async fn context(scene: &Scene<'_>) -> Result<jetstream::Context> {
     let client = async_nats::connect(scene.ground.nats.address()).await.context("connect to NATS")?;
     Ok(jetstream::new(client))
@@ -43,7 +46,11 @@ pub(super) async fn stream_deleted(scene: &mut Scene<'_>) -> Result<()> {
 pub(super) async fn stream_full(scene: &mut Scene<'_>) -> Result<()> {
     let context = context(scene).await?;
     let before = config(&context, &scene.run).await?;
-    let full = Config { max_messages: 1, discard: DiscardPolicy::New, ..before.clone() };
+    let mut stream = context.get_stream(&scene.run).await.context("find the stream")?;
+    let messages = stream.info().await.context("count the stream's messages")?.state.messages;
+    // Above what is in it: a limit below that removes messages.
+    let limit = i64::try_from(messages).context("count the stream's messages")? + ROOM;
+    let full = Config { max_messages: limit, discard: DiscardPolicy::New, ..before.clone() };
     context.update_stream(full).await.context("fill the stream")?;
     tokio::time::sleep(LASTS).await;
     context.update_stream(before).await.context("make room in the stream")?;
