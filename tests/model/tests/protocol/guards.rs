@@ -26,6 +26,7 @@ fn take_waits_for_a_running_claim() {
 /// The batch that appears after the take-over has a live token: its owner parks a follower whose head is not held, and the
 /// search for orphans lets it go first.
 #[test]
+#[ignore = "takes ten seconds; what the lock is for is also found in less"]
 fn a_batch_that_appears_after_a_take_over_breaks_the_order() {
     finds(in_two_claims().without(Guard::LaneLock), ORDER);
 }
