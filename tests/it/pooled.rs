@@ -14,7 +14,7 @@ const EVENTS: i32 = 600;
 /// Other clients of the pooler, more than it has server connections.
 const OTHERS: usize = 6;
 
-// LIBRARIES: unnamed statements outside a transaction ran as somebody else's behind pgbouncer 1.18.
+// C73. Unnamed statements outside a transaction run as somebody else's behind pgbouncer 1.18.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn behind_a_transaction_pooler_each_event_is_sent_once_and_settled() {
     let server: PgConnectOptions = address::postgres().parse().unwrap();

@@ -1,4 +1,5 @@
-//! Nothing but the pooler in between, which is fault enough.
+//! Nothing but the pooler in between, which is fault enough (C73). Three tenants and three brokers, and not one copy: what
+//! is published is marked in its own home (C63).
 
 use std::time::Duration;
 
