@@ -120,7 +120,8 @@ async fn inject(ground: &mut Ground, args: &Args, plan: &Plan) -> Judgement {
     };
     judgement.seconds = begun.elapsed().as_secs_f64();
     if !judgement.passed() {
-        let notes = format!("{}\n{:#?}\n", plan.name, judgement);
+        let missing = judgement.missing.join("\n");
+        let notes = format!("{}\n{judgement:#?}\n\nmissing:\n{missing}\n", plan.name);
         match scene.keep_evidence(&plan.name, &notes) {
             Ok(folder) => judgement.faults.push(format!("see `{}`", folder.display())),
             Err(error) => judgement.faults.push(format!("failed to {error:#}")),
