@@ -27,6 +27,8 @@ pub fn begins<'a>(tenants: impl Iterator<Item = &'a str>, brokers: impl Iterator
             metrics::SETTLES_REPEATED,
             metrics::CLAIMS_RECLAIMED,
             metrics::EVENTS_RECLAIMED,
+            metrics::LANES_LOST,
+            metrics::EVENTS_IN_DOUBT,
             metrics::EVENTS_REMOVED,
             metrics::FLOORS_PASSED,
         ] {
@@ -37,6 +39,7 @@ pub fn begins<'a>(tenants: impl Iterator<Item = &'a str>, brokers: impl Iterator
         }
         gauge!(metrics::UNROUTED_TOPICS, "tenant" => label()).set(0.0);
         lanes_owned(tenant, 0);
+        lease_changed(tenant, Duration::ZERO);
     }
     for broker in brokers {
         let label = || broker.to_owned();
@@ -174,8 +177,17 @@ pub fn lane_taken(tenant: &str, lane: i16, epoch: i64) {
     info!(tenant, lane, epoch, "lane taken");
 }
 
+/// A lane is somebody else's. The events that are `in_flight` are unknown from now on: the next owner counts an attempt
+/// of each and sends it again, whatever is heard of it here but a confirm.
 pub fn lane_lost(tenant: &str, lane: i16, in_flight: usize) {
-    warn!(tenant, lane, in_flight, "lane lost: another replica took it, or the lease ran out");
+    counter!(metrics::LANES_LOST, "tenant" => tenant.to_owned()).increment(1);
+    counter!(metrics::EVENTS_IN_DOUBT, "tenant" => tenant.to_owned()).increment(in_flight as u64);
+    warn!(
+        tenant,
+        lane,
+        in_flight,
+        "lane lost: another replica took it, or the lease ran out; what is in flight is unknown"
+    );
 }
 
 pub fn lane_given(tenant: &str, lane: i16, free: bool) {
@@ -184,6 +196,18 @@ pub fn lane_given(tenant: &str, lane: i16, free: bool) {
 
 pub fn lanes_owned(tenant: &str, lanes: usize) {
     gauge!(metrics::LANES_OWNED, "tenant" => tenant.to_owned()).set(lanes as f64);
+}
+
+/// The lease in force has this length now; zero: no lane is owned.
+pub fn lease_changed(tenant: &str, lease: Duration) {
+    gauge!(metrics::LEASE, "tenant" => tenant.to_owned()).set(lease.as_secs_f64());
+}
+
+/// What is handed over from now on has this much time.
+pub fn publish_deadline_changed(tenant: &str, broker: &str, deadline: Duration) {
+    gauge!(metrics::PUBLISH_DEADLINE, "tenant" => tenant.to_owned(), "broker" => broker.to_owned())
+        .set(deadline.as_secs_f64());
+    debug!(tenant, broker, ?deadline, "publish deadline");
 }
 
 /// Claims of an earlier owner were taken back.

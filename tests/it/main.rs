@@ -22,6 +22,7 @@ mod order;
 mod outage;
 mod outage_database;
 mod outcomes;
+mod pace;
 mod pooled;
 mod recorder;
 mod relay;

@@ -9,7 +9,9 @@ mod clock;
 mod cycle;
 mod outflow;
 mod ownership;
+mod pace;
 mod pacing;
+mod renewal;
 mod routing;
 mod settling;
 mod traffic;
@@ -167,8 +169,8 @@ pub(super) fn store(tenant: &TenantConfig) -> Result<Store, String> {
     let mut options = StoreOptions::new(connect, schema);
     options.application = tenant.name.to_string();
     options.transaction_pooled = tenant.database.pooling == Pooling::Transaction;
-    // A statement that hangs must leave time to renew: two of them fit before the lease's last third.
-    options.statement_timeout = options.statement_timeout.min(tenant.delivery.lease / 4);
+    // A statement that hangs must leave time to renew: two of them fit before the shortest lease's last third.
+    options.statement_timeout = options.statement_timeout.min(tenant.delivery.lease.min / 4);
     Ok(Store::new(options))
 }
 

@@ -212,7 +212,7 @@ impl Link {
         let options = ConnectOptions {
             client_name: format!("outrider/{}", outlet.name),
             timeout: self.settings.connect_timeout,
-            publish_deadline: outlet.publish_deadline,
+            publish_deadline: outlet.publish_deadline.max,
         };
         let limit = self.settings.connect_timeout + OVERDUE;
         let broker = self.settings.broker.clone();
