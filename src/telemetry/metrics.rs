@@ -37,6 +37,8 @@ pub const LANES_OWNED: &str = "outrider_lanes_owned";
 pub const TENANT_UP: &str = "outrider_tenant_up";
 pub const EVENTS_REMOVED: &str = "outrider_events_removed_total";
 pub const CHILD_EXITS: &str = "outrider_child_exits_total";
+pub const CHILD_RESTARTS: &str = "outrider_child_restarts_total";
+pub const CHILD_RESTING: &str = "outrider_child_resting";
 pub const FLOORS_PASSED: &str = "outrider_order_horizon_passed_total";
 
 /// Bounds of the timers' buckets in seconds: from a statement on loopback to a publish deadline.
@@ -127,6 +129,14 @@ fn describe() {
     describe_gauge!(TENANT_UP, "1 if the tenant's database answers and its schema fits");
     describe_counter!(EVENTS_REMOVED, "outbox rows removed by retention, by tenant");
     describe_counter!(CHILD_EXITS, "ends of actors, by role and reason");
+    describe_counter!(
+        CHILD_RESTARTS,
+        "actors started again after they ended by themselves, by role and name"
+    );
+    describe_gauge!(
+        CHILD_RESTING,
+        "1 while an actor that ended by itself waits to be started again, by role and name"
+    );
     describe_counter!(
         FLOORS_PASSED,
         "times that a transaction older than order_horizon was passed, by tenant"

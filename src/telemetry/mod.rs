@@ -10,7 +10,7 @@ use ::metrics::{counter, gauge, histogram};
 use outrider_broker::{Cause, Outcome};
 use tracing::{debug, error, info, warn};
 
-use crate::actors::exit::{ChildExited, Exit};
+use crate::actors::exit::{ChildExited, ChildId, Exit};
 use crate::actors::permits::Bound;
 use crate::store::{Stats, StoreError};
 
@@ -275,6 +275,19 @@ pub fn child_exited(exited: &ChildExited, restart_in: Option<Duration>) {
         Some(delay) => error!(role, name, reason, ?delay, "actor ended and is restarted"),
         None => info!(role, name, reason, "actor ended"),
     }
+}
+
+/// A child waits to be started again after it ended by itself, or waits no more.
+pub fn child_rests(child: &ChildId, rests: bool) {
+    let (role, name) = (child.role(), child.name().to_owned());
+    gauge!(metrics::CHILD_RESTING, "role" => role, "name" => name).set(if rests { 1.0 } else { 0.0 });
+}
+
+/// A child begins: for the first time, or once more after it ended by itself.
+pub fn child_started(child: &ChildId, again: bool) {
+    let (role, name) = (child.role(), child.name().to_owned());
+    counter!(metrics::CHILD_RESTARTS, "role" => role, "name" => name).increment(u64::from(again));
+    child_rests(child, false);
 }
 
 /// The janitor read a tenant's gauges.

@@ -30,5 +30,6 @@ mod script;
 mod secrets;
 mod shutdown;
 mod store;
+mod stuck;
 mod supervise;
 mod unknown;

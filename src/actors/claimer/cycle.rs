@@ -15,7 +15,7 @@ use super::renewal::Renewal;
 use super::settling::{Settling, Unsettled};
 use super::traffic::Traffic;
 use super::{ClaimerSettings, DATABASE, clock, report};
-use crate::actors::board::TenantState;
+use crate::actors::board::{Pulse, STATEMENT, TenantState};
 use crate::actors::exit::Exit;
 use crate::actors::fleet::ALIVE_WITHIN;
 use crate::actors::permits::Permit;
@@ -32,6 +32,7 @@ pub(super) struct Cycle {
     settings: Arc<ClaimerSettings>,
     lane: i16,
     store: Store,
+    pulse: Pulse,
     owned: Option<Owned>,
     seeking: Seeking,
     /// When a replica whose share the lane was last let it lie, and its name.
@@ -54,11 +55,14 @@ impl Cycle {
     pub(super) fn new(settings: Arc<ClaimerSettings>, lane: i16, store: Store) -> Self {
         let delivery = &settings.tenant.delivery;
         let now = clock::now();
+        let who = format!("the claimer of `{}` in lane {lane}", settings.tenant.name);
+        let pulse = settings.board.pulse(who, STATEMENT);
         let pacing = Pacing::new(delivery.poll.min, delivery.poll.max);
         Cycle {
             traffic: Traffic::new(settings.clone()),
             lane,
             store,
+            pulse,
             owned: None,
             seeking: Seeking::new(now),
             let_lie: None,
@@ -83,6 +87,7 @@ impl Cycle {
                 self.traffic.flows_mut().for_each(Flow::hurry);
             }
             self.traffic.collect();
+            self.lives();
             let progress = self.advance().await;
             self.traffic.hand_over(self.pass());
             if self.draining && self.finished() {
@@ -96,6 +101,18 @@ impl Cycle {
             if !progress {
                 self.wait(&signals).await;
             }
+        }
+    }
+
+    /// Says that it acts, and will again after its next statement at the latest.
+    fn lives(&self) {
+        self.lives_through(STATEMENT);
+    }
+
+    /// Not while a report that must be there is missing: then something is stuck, if not this.
+    fn lives_through(&self, time: Duration) {
+        if !self.traffic.is_overdue(clock::now()) {
+            self.pulse.acts_within(time);
         }
     }
 
@@ -198,7 +215,8 @@ impl Cycle {
                 return Ok(());
             }
         }
-        let Some(owned) = &mut self.owned else { return Ok(()) };
+        self.lives();
+        let Some(owned) = &self.owned else { return Ok(()) };
         let known: Vec<Uuid> = self.traffic.flows().flat_map(Flow::live).collect();
         let fresh = !owned.reclaimed;
         let reclaim = self.store.reclaim(self.lane, owned.owner, &known, fresh).await?;
@@ -234,6 +252,7 @@ impl Cycle {
     }
 
     async fn orphans(&mut self) -> Result<(), StoreError> {
+        self.lives();
         let on_dead = self.settings.tenant.delivery.on_dead;
         let others: Vec<&str> = self
             .traffic
@@ -273,6 +292,7 @@ impl Cycle {
         if self.settling.orphans {
             self.orphans().await?;
         }
+        self.lives();
         self.pass_horizon(now).await?;
         if now >= self.pacing.next() {
             self.discover(now).await?;
@@ -325,6 +345,7 @@ impl Cycle {
         for broker in brokers {
             while let Some((plan, permit)) = self.next_claim(&broker) {
                 progress = true;
+                self.lives();
                 if !self.claim(&broker, plan, permit).await? {
                     self.lose();
                     return Ok(true);
@@ -400,6 +421,7 @@ impl Cycle {
         }
         let mut progress = false;
         loop {
+            self.lives();
             let pass = self.pass();
             let write = self.settling.write(&mut self.store, &self.settings.tenant.name, self.lane, now);
             let Some(settled) = self.traffic.during(pass, write).await? else { return Ok(progress) };
@@ -451,6 +473,7 @@ impl Cycle {
     async fn wait(&mut self, signals: &Signals) {
         let now = clock::now();
         let pause = self.wakes_at(now).since(now);
+        self.lives_through(pause.max(STATEMENT));
         let draining = signals.is_draining();
         let deadline = signals.deadline();
         tokio::select! {

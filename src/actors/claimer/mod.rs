@@ -26,7 +26,7 @@ use secrecy::ExposeSecret;
 use sqlx::postgres::PgConnectOptions;
 use tokio::task::JoinSet;
 
-use super::board::{Board, TenantState};
+use super::board::{Board, STATEMENT, TenantState};
 use super::exit::{Exit, ExitGuard};
 use super::fleet::Fleet;
 use super::outlet::Outlet;
@@ -108,7 +108,9 @@ async fn live(settings: Arc<ClaimerSettings>, signals: Signals) -> Exit {
 /// Waits until the database answers and its schema fits. `None`: told to drain before that.
 async fn first_look(settings: &ClaimerSettings, signals: &Signals) -> Option<Vec<i16>> {
     let mut failures = 0;
+    let pulse = settings.board.pulse(format!("the claimer of `{}`", settings.tenant.name), STATEMENT);
     loop {
+        pulse.acts_within(STATEMENT);
         match look(&settings.tenant).await {
             Ok(lanes) => {
                 report(settings, TenantState::Working);

@@ -35,8 +35,6 @@ pub(super) struct Outflow {
     pub(super) outlet: Arc<Outlet>,
     pub(super) flow: Flow,
     pub(super) pace: Pace,
-    /// When the last group that was handed over has ended, whatever becomes of it.
-    pub(super) out_until: Moment,
     limits: Limits,
     fetch_share: usize,
     publisher: watch::Receiver<Option<Recipient<PublishBatch>>>,
@@ -105,7 +103,6 @@ impl Outflow {
             publisher,
             outlet,
             pace,
-            out_until: Moment::ZERO,
             limits: settings.limits,
             fetch_share: settings.claims_in_flight.max(FETCH_SHARE),
             flow: Flow::new(settings),
@@ -235,16 +232,14 @@ impl Outflow {
             return None;
         }
         let broker = outlet.name.clone();
-        let deadline = self.pace.deadline();
         let batch = PublishBatch {
             broker: broker.clone(),
             messages,
-            deadline: Instant::now() + deadline,
+            deadline: Instant::now() + self.pace.deadline(),
             permit: BatchPermit { events, bytes },
         };
         // `open` says that there is an address.
         let reply = self.address.as_ref()?.send(batch);
-        self.out_until = self.out_until.max(now.after(deadline));
         Some(Box::pin(async move { Returned { broker, life, tickets, report: reply.await.ok() } }))
     }
 

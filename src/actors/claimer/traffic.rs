@@ -19,6 +19,7 @@ use super::outflow::{Outflow, Publishing, Returned};
 use super::pace::Pace;
 use super::routing::Routing;
 use super::{ClaimerSettings, clock};
+use crate::actors::board::SLACK;
 use crate::actors::outlet::LinkState;
 use crate::actors::permits::Permit;
 use crate::failpoints;
@@ -47,6 +48,8 @@ pub(super) struct Traffic {
     /// Counts the times that the lane was lost or given.
     life: u64,
     publishing: FuturesUnordered<Publishing>,
+    /// When the last group that was handed over has ended, whatever becomes of it.
+    out_until: Moment,
     waking: FuturesUnordered<BoxFuture<'static, Wake>>,
 }
 
@@ -63,6 +66,7 @@ impl Traffic {
             late: BTreeMap::new(),
             life: 0,
             publishing: FuturesUnordered::new(),
+            out_until: Moment::ZERO,
             waking,
             settings,
         }
@@ -188,6 +192,7 @@ impl Traffic {
             let open = pass.is_some_and(|lease| outflow.open(&lease, now));
             while let Some(publishing) = outflow.hand_over(&mut self.routing, now, open, self.life) {
                 self.publishing.push(publishing);
+                self.out_until = self.out_until.max(now.after(outflow.pace.deadline()));
                 failpoints::reach("after-hand-over");
             }
             if let Some(bytes) = outflow.reserve.asks_for_bytes() {
@@ -234,7 +239,12 @@ impl Traffic {
 
     /// When the last publish that was handed over has ended, whatever becomes of it.
     pub(super) fn out_until(&self) -> Moment {
-        self.outflows.values().map(|outflow| outflow.out_until).max().unwrap_or(Moment::ZERO)
+        self.out_until
+    }
+
+    /// A report is missing long after its publish has ended: the publisher is stuck, and so is what waits for it.
+    pub(super) fn is_overdue(&self, now: Moment) -> bool {
+        !self.publishing.is_empty() && now > self.out_until.after(SLACK)
     }
 
     /// The lease that covers what is measured.
