@@ -30,6 +30,7 @@ pub const SCHEDULED_EVENTS: &str = "outrider_scheduled_events";
 pub const TENANT_MEASURED: &str = "outrider_tenant_measured";
 pub const DEAD_EVENTS: &str = "outrider_dead_events";
 pub const PARKED_EVENTS: &str = "outrider_parked_events";
+pub const BLOCKED_KEYS: &str = "outrider_blocked_keys";
 pub const UNROUTED_TOPICS: &str = "outrider_unrouted_topics";
 pub const LEASE: &str = "outrider_lease_seconds";
 pub const PUBLISH_DEADLINE: &str = "outrider_publish_deadline_seconds";
@@ -113,6 +114,10 @@ fn describe() {
     describe_gauge!(
         PARKED_EVENTS,
         "events that wait behind an earlier one of their key, by tenant; counted up to a cap"
+    );
+    describe_gauge!(
+        BLOCKED_KEYS,
+        "keys with events that wait behind a dead or waiting one, by tenant; the view blocked_keys lists them; counted up to a cap"
     );
     describe_gauge!(UNROUTED_TOPICS, "topics with events and without a route, by tenant");
     describe_gauge!(

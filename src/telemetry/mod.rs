@@ -300,6 +300,7 @@ pub fn tenant_measured(tenant: &str, stats: &Stats) {
     gauge!(metrics::SCHEDULED_EVENTS, "tenant" => label()).set(stats.scheduled as f64);
     gauge!(metrics::DEAD_EVENTS, "tenant" => label()).set(stats.dead as f64);
     gauge!(metrics::PARKED_EVENTS, "tenant" => label()).set(stats.parked as f64);
+    gauge!(metrics::BLOCKED_KEYS, "tenant" => label()).set(stats.blocked_keys as f64);
 }
 
 /// The janitor could not: the gauges hold old values.
