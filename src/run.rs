@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, System};
+use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::actors::board::Board;
 use crate::actors::exit::Exit;
@@ -70,7 +71,7 @@ async fn daemon(config: Config, at_once: i32) -> Result<Exit, RunError> {
 
     let grace = config.shutdown.grace;
     let board = Board::new();
-    let admin = tokio::spawn(api::serve(listener, board.clone(), recorder));
+    serve_admin(listener, board.clone(), recorder)?;
     let signals = Signals::new();
     let (done, mut ended) = oneshot::channel();
     // Held for the supervisor's life.
@@ -89,7 +90,6 @@ async fn daemon(config: Config, at_once: i32) -> Result<Exit, RunError> {
         _ = terminate.recv() => process::exit(at_once),
         _ = interrupt.recv() => process::exit(at_once),
     };
-    admin.abort();
     match exit {
         Exit::Drained => info!("drained"),
         Exit::CutShort => {
@@ -98,6 +98,37 @@ async fn daemon(config: Config, at_once: i32) -> Result<Exit, RunError> {
         Exit::Panicked => warn!("an actor panicked while it drained; leases give back what it held"),
     }
     Ok(exit)
+}
+
+/// Answers on a thread of its own, until the process ends: it has to say who is stuck while all other threads are.
+fn serve_admin(listener: TcpListener, board: Arc<Board>, recorder: PrometheusHandle) -> Result<(), RunError> {
+    let listener = listener.into_std().map_err(RunError::Runtime)?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(RunError::Runtime)?;
+    let handle = tokio::runtime::Handle::current();
+    let serve = async move {
+        tokio::spawn(keep_turning(handle));
+        api::serve(TcpListener::from_std(listener)?, board, recorder).await
+    };
+    let thread = std::thread::Builder::new().name("admin".to_owned());
+    thread
+        .spawn(move || {
+            if let Err(error) = runtime.block_on(serve) {
+                error!("the admin port is gone: {error}");
+            }
+        })
+        .map_err(RunError::Runtime)?;
+    Ok(())
+}
+
+/// Wakes an idle I/O thread each second. A thread that blocks (a plugin that breaks its contract) may be the one that
+/// waited for all sockets and timers, and tokio gives that to another only when there is something to run.
+///
+/// Runs on a runtime of its own, and for ever.
+pub async fn keep_turning(runtime: tokio::runtime::Handle) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        runtime.spawn(async {});
+    }
 }
 
 fn announce(config: &Config, listener: &TcpListener) {

@@ -2,7 +2,6 @@
 //! up. Outlives the publisher behind it, which may be restarted.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix::Recipient;
 use outrider_broker::Cause;
@@ -11,6 +10,7 @@ use tokio::sync::watch;
 use super::messages::PublishBatch;
 use super::permits::Bound;
 use crate::outbox::message::Shape;
+use crate::outbox::pace::Bounds;
 
 /// Whether a broker can be published to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,8 @@ pub struct Outlet {
     pub name: Arc<str>,
     pub kind: Arc<str>,
     pub bound: Bound,
-    pub publish_deadline: Duration,
+    /// What a publish may take, from its hand-over on.
+    pub publish_deadline: Bounds,
     pub shape: Shape,
     state: watch::Sender<LinkState>,
     publisher: watch::Sender<Option<Recipient<PublishBatch>>>,
@@ -38,7 +39,7 @@ impl Outlet {
         name: Arc<str>,
         kind: Arc<str>,
         bound: Bound,
-        publish_deadline: Duration,
+        publish_deadline: Bounds,
         shape: Shape,
     ) -> Arc<Self> {
         let down = Cause::broker(outrider_broker::ErrorClass::Local, "not connected yet");

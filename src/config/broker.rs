@@ -6,6 +6,7 @@ use std::time::Duration;
 use outrider_broker::{Broker, Params};
 
 use crate::outbox::Shape;
+use crate::outbox::pace::Bounds;
 
 /// One `[brokers.NAME]` section.
 #[derive(Clone, Debug)]
@@ -20,16 +21,18 @@ pub struct BrokerConfig {
     /// says that it may be seen.
     pub params_shown: Params,
     pub max_in_flight: InFlight,
-    /// Most time from a batch's hand-over to its end. Default 8 s.
-    pub publish_deadline: Duration,
+    /// Most time from a batch's hand-over to its end: twice the measured p99 of the time from claim to settle, within
+    /// these bounds and what a tenant's lease covers. Default 8 s to 15 s, less where `shutdown.grace` is short.
+    pub publish_deadline: Bounds,
     /// Most time that connecting may take. Default 10 s.
     pub connect_timeout: Duration,
     pub shape: Shape,
 }
 
 impl BrokerConfig {
-    /// Default of `publish_deadline`. Two thirds of the default lease leave it a margin of 2 s.
-    pub const PUBLISH_DEADLINE: Duration = Duration::from_secs(8);
+    /// Default of `publish_deadline`. Two thirds of the shortest default lease leave the shortest a margin of 2 s; the
+    /// longest fits into the default grace period.
+    pub const PUBLISH_DEADLINE: Bounds = Bounds { min: Duration::from_secs(8), max: Duration::from_secs(15) };
     /// Default of `connect_timeout`: time for DNS, TCP, TLS and authentication over a bad line.
     pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 }

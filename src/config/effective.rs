@@ -1,12 +1,12 @@
 //! The config as it counts, defaults and overrides included, in the form of the files; secrets masked.
 
 use super::raw::{
-    Count, RawAdmin, RawBackoff, RawBroker, RawConfig, RawDatabase, RawDelivery, RawInFlight, RawLog,
-    RawPoll, RawReplica, RawRetention, RawRoute, RawShutdown, RawTenant, Text,
+    Count, RawAdmin, RawBackoff, RawBounds, RawBroker, RawConfig, RawDatabase, RawDelivery, RawInFlight,
+    RawLog, RawPoll, RawReplica, RawRetention, RawRoute, RawShutdown, RawSpan, RawTenant, Text,
 };
 use super::units::{ByteSize, WithUnit};
 use super::words::{LOG_FORMATS, ON_DEAD, POOLINGS, SHAPES, word};
-use super::{BrokerConfig, Config, Delivery, Retention, TenantConfig};
+use super::{Bounds, BrokerConfig, Config, Delivery, Retention, TenantConfig};
 use crate::outbox::Route;
 
 impl Config {
@@ -47,7 +47,7 @@ fn broker(broker: &BrokerConfig) -> RawBroker {
             events: Some(Count(broker.max_in_flight.events as u64)),
             bytes: Some(WithUnit(ByteSize(broker.max_in_flight.bytes as u64))),
         }),
-        publish_deadline: Some(WithUnit(broker.publish_deadline)),
+        publish_deadline: Some(span(broker.publish_deadline)),
         connect_timeout: Some(WithUnit(broker.connect_timeout)),
         shape: Some(Text(word(broker.shape, SHAPES).to_owned())),
         params: Some(broker.params_shown.clone()),
@@ -75,13 +75,20 @@ fn delivery(delivery: &Delivery) -> RawDelivery {
         max_refusals: count(max_refusals),
         max_unknown: count(max_unknown),
         backoff: Some(RawBackoff { base: Some(WithUnit(backoff.base)), max: Some(WithUnit(backoff.max)) }),
-        lease: Some(WithUnit(lease)),
+        lease: Some(span(lease)),
         poll: Some(RawPoll { min: Some(WithUnit(poll.min)), max: Some(WithUnit(poll.max)) }),
         batch_events: count(batch_events),
         claims_in_flight: count(claims_in_flight),
         on_dead: Some(Text(word(delivery.on_dead, ON_DEAD).to_owned())),
         order_horizon: Some(WithUnit(delivery.order_horizon)),
     }
+}
+
+fn span(bounds: Bounds) -> RawSpan {
+    if bounds.min == bounds.max {
+        return RawSpan::Fixed(WithUnit(bounds.min));
+    }
+    RawSpan::Bounds(RawBounds { min: Some(WithUnit(bounds.min)), max: Some(WithUnit(bounds.max)) })
 }
 
 fn retention(retention: Retention) -> RawRetention {

@@ -31,7 +31,7 @@ use crate::brokers::Registry;
 pub use broker::{BrokerConfig, InFlight};
 pub use environment::Environment;
 pub use fault::{ConfigErrors, Fault, Place, Warning};
-pub use tenant::{Backoff, Database, Delivery, Poll, Pooling, Retention, SchemaName, TenantConfig};
+pub use tenant::{Backoff, Bounds, Database, Delivery, Poll, Pooling, Retention, SchemaName, TenantConfig};
 
 pub use crate::outbox::Shape;
 

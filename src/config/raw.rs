@@ -6,9 +6,9 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::de::{self, Deserialize, Deserializer, Unexpected, Visitor};
-use serde::{Deserialize as DeserializeDerive, Serialize};
+use serde::{Deserialize as DeserializeDerive, Serialize, Serializer};
 
-use super::units::{ByteSize, WithUnit};
+use super::units::{ByteSize, Unit, WithUnit};
 
 /// Declares a section: every key is optional, an unknown one is an error.
 macro_rules! section {
@@ -55,7 +55,7 @@ section! {
         max_refusals: Count,
         max_unknown: Count,
         backoff: RawBackoff,
-        lease: WithUnit<Duration>,
+        lease: RawSpan,
         poll: RawPoll,
         batch_events: Count,
         claims_in_flight: Count,
@@ -65,13 +65,14 @@ section! {
 }
 section! { RawBackoff { base: WithUnit<Duration>, max: WithUnit<Duration>, } }
 section! { RawPoll { min: WithUnit<Duration>, max: WithUnit<Duration>, } }
+section! { RawBounds { min: WithUnit<Duration>, max: WithUnit<Duration>, } }
 section! { RawRetention { sent: WithUnit<Duration>, } }
 
 section! {
     RawBroker {
         kind: Text,
         max_in_flight: RawInFlight,
-        publish_deadline: WithUnit<Duration>,
+        publish_deadline: RawSpan,
         connect_timeout: WithUnit<Duration>,
         shape: Text,
         params: serde_json::Map<String, serde_json::Value>,
@@ -109,6 +110,7 @@ pub(super) const KEYS: &[&[&str]] = &[
     RawDelivery::KEYS,
     RawBackoff::KEYS,
     RawPoll::KEYS,
+    RawBounds::KEYS,
     RawRetention::KEYS,
     RawBroker::KEYS,
     RawInFlight::KEYS,
@@ -116,6 +118,51 @@ pub(super) const KEYS: &[&[&str]] = &[
     RawTenant::KEYS,
     RawDatabase::KEYS,
 ];
+
+/// A time that adapts within bounds, or one that does not.
+#[derive(Clone, Debug)]
+pub(super) enum RawSpan {
+    /// `"15s"`
+    Fixed(WithUnit<Duration>),
+    /// `{ min = "15s", max = "1m" }`
+    Bounds(RawBounds),
+}
+
+impl Serialize for RawSpan {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            RawSpan::Fixed(time) => time.serialize(serializer),
+            RawSpan::Bounds(bounds) => bounds.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RawSpan {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct SpanVisitor;
+
+        impl<'de> Visitor<'de> for SpanVisitor {
+            type Value = RawSpan;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "a duration or bounds of one; write \"15s\" for one that stays, or { min = \"15s\", max = \"1m\" }",
+                )
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<RawSpan, E> {
+                let time = <Duration as Unit>::parse(text).map(WithUnit);
+                time.map(RawSpan::Fixed).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<RawSpan, A::Error> {
+                RawBounds::deserialize(de::value::MapAccessDeserializer::new(map)).map(RawSpan::Bounds)
+            }
+        }
+
+        deserializer.deserialize_any(SpanVisitor)
+    }
+}
 
 /// A text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

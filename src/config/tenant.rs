@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
+pub use crate::outbox::pace::Bounds;
 pub use crate::outbox::retry::Backoff;
 use crate::outbox::{OnDead, RouteTable};
 
@@ -94,9 +95,10 @@ pub struct Delivery {
     /// Unknown ends after which an event is tried alone and then dead. Default 20.
     pub max_unknown: u32,
     pub backoff: Backoff,
-    /// How long a lane is owned without a renewal, and so how long a crash can delay events. Default 15 s.
-    /// Two thirds of it are more than the publish deadline of every broker the tenant routes to.
-    pub lease: Duration,
+    /// How long a lane is owned without a renewal, and so how long a crash can delay events: at least twice the
+    /// measured p99 of the time from claim to settle, within these bounds. Default 15 s to 1 min. Two thirds of the
+    /// shortest are more than the shortest publish deadline of every broker the tenant routes to.
+    pub lease: Bounds,
     pub poll: Poll,
     /// Most events in one claim, and so in one batch. Default 500.
     pub batch_events: u32,
@@ -114,7 +116,7 @@ impl Default for Delivery {
             max_refusals: 10,
             max_unknown: 20,
             backoff: Backoff::default(),
-            lease: Duration::from_secs(15),
+            lease: Bounds { min: Duration::from_secs(15), max: Duration::from_secs(60) },
             poll: Poll::default(),
             batch_events: 500,
             claims_in_flight: 8,

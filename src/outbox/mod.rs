@@ -4,6 +4,7 @@ pub mod event;
 pub mod flow;
 pub mod lease;
 pub mod message;
+pub mod pace;
 pub mod retry;
 pub mod route;
 pub mod settle;

@@ -13,6 +13,8 @@ pub const SETTLES_REPEATED: &str = "outrider_settles_repeated_total";
 pub const DUPLICATES_ON_FIRST_ATTEMPT: &str = "outrider_duplicates_on_first_attempt_total";
 pub const CLAIMS_RECLAIMED: &str = "outrider_claims_reclaimed_total";
 pub const EVENTS_RECLAIMED: &str = "outrider_events_reclaimed_total";
+pub const LANES_LOST: &str = "outrider_lanes_lost_total";
+pub const EVENTS_IN_DOUBT: &str = "outrider_events_in_doubt_total";
 pub const CLAIM_SECONDS: &str = "outrider_claim_seconds";
 pub const PUBLISH_SECONDS: &str = "outrider_publish_seconds";
 pub const SETTLE_SECONDS: &str = "outrider_settle_seconds";
@@ -28,11 +30,16 @@ pub const SCHEDULED_EVENTS: &str = "outrider_scheduled_events";
 pub const TENANT_MEASURED: &str = "outrider_tenant_measured";
 pub const DEAD_EVENTS: &str = "outrider_dead_events";
 pub const PARKED_EVENTS: &str = "outrider_parked_events";
+pub const BLOCKED_KEYS: &str = "outrider_blocked_keys";
 pub const UNROUTED_TOPICS: &str = "outrider_unrouted_topics";
+pub const LEASE: &str = "outrider_lease_seconds";
+pub const PUBLISH_DEADLINE: &str = "outrider_publish_deadline_seconds";
 pub const LANES_OWNED: &str = "outrider_lanes_owned";
 pub const TENANT_UP: &str = "outrider_tenant_up";
 pub const EVENTS_REMOVED: &str = "outrider_events_removed_total";
 pub const CHILD_EXITS: &str = "outrider_child_exits_total";
+pub const CHILD_RESTARTS: &str = "outrider_child_restarts_total";
+pub const CHILD_RESTING: &str = "outrider_child_resting";
 pub const FLOORS_PASSED: &str = "outrider_order_horizon_passed_total";
 
 /// Bounds of the timers' buckets in seconds: from a statement on loopback to a publish deadline.
@@ -68,6 +75,14 @@ fn describe() {
     );
     describe_counter!(CLAIMS_RECLAIMED, "claims taken back from an owner that lost its lane, by tenant");
     describe_counter!(EVENTS_RECLAIMED, "events of reclaimed claims: each may be delivered twice, by tenant");
+    describe_counter!(
+        LANES_LOST,
+        "times that a lane was lost to another replica before it was given up, by tenant"
+    );
+    describe_counter!(
+        EVENTS_IN_DOUBT,
+        "events that were with a broker when their lane was lost: unknown, each may be delivered twice, by tenant"
+    );
     describe_histogram!(CLAIM_SECONDS, Unit::Seconds, "time of a claim statement, by tenant");
     describe_histogram!(
         PUBLISH_SECONDS,
@@ -100,11 +115,33 @@ fn describe() {
         PARKED_EVENTS,
         "events that wait behind an earlier one of their key, by tenant; counted up to a cap"
     );
+    describe_gauge!(
+        BLOCKED_KEYS,
+        "keys with events that wait behind a dead or waiting one, by tenant; the view blocked_keys lists them; counted up to a cap"
+    );
     describe_gauge!(UNROUTED_TOPICS, "topics with events and without a route, by tenant");
+    describe_gauge!(
+        LEASE,
+        Unit::Seconds,
+        "length of the lease in force, 0 without a lane, by tenant; follows the time from claim to settle"
+    );
+    describe_gauge!(
+        PUBLISH_DEADLINE,
+        Unit::Seconds,
+        "most time for a publish that is handed over now, by tenant and broker; follows the time from claim to settle"
+    );
     describe_gauge!(LANES_OWNED, "lanes that this replica owns, by tenant");
     describe_gauge!(TENANT_UP, "1 if the tenant's database answers and its schema fits");
     describe_counter!(EVENTS_REMOVED, "outbox rows removed by retention, by tenant");
     describe_counter!(CHILD_EXITS, "ends of actors, by role and reason");
+    describe_counter!(
+        CHILD_RESTARTS,
+        "actors started again after they ended by themselves, by role and name"
+    );
+    describe_gauge!(
+        CHILD_RESTING,
+        "1 while an actor that ended by itself waits to be started again, by role and name"
+    );
     describe_counter!(
         FLOORS_PASSED,
         "times that a transaction older than order_horizon was passed, by tenant"

@@ -10,7 +10,7 @@ use ::metrics::{counter, gauge, histogram};
 use outrider_broker::{Cause, Outcome};
 use tracing::{debug, error, info, warn};
 
-use crate::actors::exit::{ChildExited, Exit};
+use crate::actors::exit::{ChildExited, ChildId, Exit};
 use crate::actors::permits::Bound;
 use crate::store::{Stats, StoreError};
 
@@ -27,6 +27,8 @@ pub fn begins<'a>(tenants: impl Iterator<Item = &'a str>, brokers: impl Iterator
             metrics::SETTLES_REPEATED,
             metrics::CLAIMS_RECLAIMED,
             metrics::EVENTS_RECLAIMED,
+            metrics::LANES_LOST,
+            metrics::EVENTS_IN_DOUBT,
             metrics::EVENTS_REMOVED,
             metrics::FLOORS_PASSED,
         ] {
@@ -37,6 +39,7 @@ pub fn begins<'a>(tenants: impl Iterator<Item = &'a str>, brokers: impl Iterator
         }
         gauge!(metrics::UNROUTED_TOPICS, "tenant" => label()).set(0.0);
         lanes_owned(tenant, 0);
+        lease_changed(tenant, Duration::ZERO);
     }
     for broker in brokers {
         let label = || broker.to_owned();
@@ -174,8 +177,17 @@ pub fn lane_taken(tenant: &str, lane: i16, epoch: i64) {
     info!(tenant, lane, epoch, "lane taken");
 }
 
+/// A lane is somebody else's. The events that are `in_flight` are unknown from now on: the next owner counts an attempt
+/// of each and sends it again, whatever is heard of it here but a confirm.
 pub fn lane_lost(tenant: &str, lane: i16, in_flight: usize) {
-    warn!(tenant, lane, in_flight, "lane lost: another replica took it, or the lease ran out");
+    counter!(metrics::LANES_LOST, "tenant" => tenant.to_owned()).increment(1);
+    counter!(metrics::EVENTS_IN_DOUBT, "tenant" => tenant.to_owned()).increment(in_flight as u64);
+    warn!(
+        tenant,
+        lane,
+        in_flight,
+        "lane lost: another replica took it, or the lease ran out; what is in flight is unknown"
+    );
 }
 
 pub fn lane_given(tenant: &str, lane: i16, free: bool) {
@@ -184,6 +196,18 @@ pub fn lane_given(tenant: &str, lane: i16, free: bool) {
 
 pub fn lanes_owned(tenant: &str, lanes: usize) {
     gauge!(metrics::LANES_OWNED, "tenant" => tenant.to_owned()).set(lanes as f64);
+}
+
+/// The lease in force has this length now; zero: no lane is owned.
+pub fn lease_changed(tenant: &str, lease: Duration) {
+    gauge!(metrics::LEASE, "tenant" => tenant.to_owned()).set(lease.as_secs_f64());
+}
+
+/// What is handed over from now on has this much time.
+pub fn publish_deadline_changed(tenant: &str, broker: &str, deadline: Duration) {
+    gauge!(metrics::PUBLISH_DEADLINE, "tenant" => tenant.to_owned(), "broker" => broker.to_owned())
+        .set(deadline.as_secs_f64());
+    debug!(tenant, broker, ?deadline, "publish deadline");
 }
 
 /// Claims of an earlier owner were taken back.
@@ -253,6 +277,19 @@ pub fn child_exited(exited: &ChildExited, restart_in: Option<Duration>) {
     }
 }
 
+/// A child waits to be started again after it ended by itself, or waits no more.
+pub fn child_rests(child: &ChildId, rests: bool) {
+    let (role, name) = (child.role(), child.name().to_owned());
+    gauge!(metrics::CHILD_RESTING, "role" => role, "name" => name).set(if rests { 1.0 } else { 0.0 });
+}
+
+/// A child begins: for the first time, or once more after it ended by itself.
+pub fn child_started(child: &ChildId, again: bool) {
+    let (role, name) = (child.role(), child.name().to_owned());
+    counter!(metrics::CHILD_RESTARTS, "role" => role, "name" => name).increment(u64::from(again));
+    child_rests(child, false);
+}
+
 /// The janitor read a tenant's gauges.
 pub fn tenant_measured(tenant: &str, stats: &Stats) {
     let label = || tenant.to_owned();
@@ -263,6 +300,7 @@ pub fn tenant_measured(tenant: &str, stats: &Stats) {
     gauge!(metrics::SCHEDULED_EVENTS, "tenant" => label()).set(stats.scheduled as f64);
     gauge!(metrics::DEAD_EVENTS, "tenant" => label()).set(stats.dead as f64);
     gauge!(metrics::PARKED_EVENTS, "tenant" => label()).set(stats.parked as f64);
+    gauge!(metrics::BLOCKED_KEYS, "tenant" => label()).set(stats.blocked_keys as f64);
 }
 
 /// The janitor could not: the gauges hold old values.

@@ -26,7 +26,8 @@ const ROOT: &str = "\
 const MARKER: &str = "m4rk3r";
 
 /// The labels that there are. None of them takes its values from events.
-const LABELS: [&str; 8] = ["tenant", "broker", "outcome", "class", "role", "reason", "le", "quantile"];
+const LABELS: [&str; 9] =
+    ["tenant", "broker", "outcome", "class", "role", "name", "reason", "le", "quantile"];
 
 #[tokio::test]
 async fn every_metric_is_there_and_says_what_is_so() {

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use outrider::config::{Delivery, InFlight, Retention, Shape};
+use outrider::config::{Bounds, Delivery, InFlight, Retention, Shape};
 use outrider::outbox::OnDead;
 
 use crate::config_fixture::{Fixture, ROOT, TENANT};
+
+fn bounds(min: u64, max: u64) -> Bounds {
+    Bounds { min: Duration::from_secs(min), max: Duration::from_secs(max) }
+}
 
 #[test]
 fn a_small_config_gets_the_defaults() {
@@ -14,10 +18,7 @@ fn a_small_config_gets_the_defaults() {
     assert_eq!(config.shutdown.grace, Duration::from_secs(20));
     assert_eq!(config.log.filter, "info");
     let hub = &config.brokers["hub"];
-    assert_eq!(
-        (hub.publish_deadline, hub.connect_timeout),
-        (Duration::from_secs(8), Duration::from_secs(10))
-    );
+    assert_eq!((hub.publish_deadline, hub.connect_timeout), (bounds(8, 15), Duration::from_secs(10)));
     assert_eq!((hub.max_in_flight, hub.shape), (InFlight::default(), Shape::CloudEvents));
     let acme = &config.tenants["acme"];
     assert_eq!(acme.delivery, Delivery::default());
@@ -96,6 +97,21 @@ fn each_rule_of_the_settings_has_its_fault() {
             "outrider.toml:1: delivery.lease: two thirds of the lease must be more than",
         ),
         ("delivery.lease = \"2h\"", "outrider.toml:1: delivery.lease: must be between 1s and 1h"),
+        ("delivery.lease.max = \"2h\"", "outrider.toml:1: delivery.lease.max: must be between 1s and 1h"),
+        (
+            "delivery.lease.max = \"10s\"",
+            "outrider.toml:1: delivery.lease.max: must be at least `min`, which is 15s",
+        ),
+        (
+            "delivery.lease = { min = \"2m\", max = \"1m\" }",
+            "outrider.toml:1: delivery.lease.min: must be at most `max`, which is 1m",
+        ),
+        (
+            "delivery.lease.min = \"12s\"",
+            "outrider.toml:1: delivery.lease.min: two thirds of the lease must be more than",
+        ),
+        ("delivery.lease.least = \"12s\"", "outrider.toml:1: delivery.lease.least: is not a key of outrider"),
+        ("delivery.lease = 15", "outrider.toml:1: delivery.lease: must be a duration or bounds of one"),
         ("delivery.poll.min = \"0ms\"", "outrider.toml:1: delivery.poll.min: must be between 1ms and 1m"),
         (
             "delivery.poll.min = \"2s\"",
@@ -146,6 +162,10 @@ fn each_rule_of_brokers_and_routes_has_its_fault() {
         (
             broker("publish_deadline = \"1ms\""),
             "outrider.toml:3: brokers.hub.publish_deadline: must be between 50ms",
+        ),
+        (
+            broker("publish_deadline.max = \"1s\""),
+            "outrider.toml:3: brokers.hub.publish_deadline.max: must be at least `min`, which is 8s",
         ),
         (
             broker("connect_timeout = \"1h\""),
@@ -340,6 +360,51 @@ fn timing_is_checked_along_the_chain() {
     Fixture::new().root(&two).config();
 }
 
+/// A lease and a deadline that adapt are within their bounds, and the rules hold at both ends.
+#[test]
+fn leases_and_deadlines_have_bounds() {
+    let broker = |line: &str| ROOT.replace("kind = \"fake\"\n", &format!("kind = \"fake\"\n{line}\n"));
+    let times = |root: &str| {
+        let config = Fixture::new().root(root).config();
+        (config.tenants["acme"].delivery.lease, config.brokers["hub"].publish_deadline)
+    };
+    let one = |seconds| Bounds::fixed(Duration::from_secs(seconds));
+    assert_eq!(times(ROOT), (bounds(15, 60), bounds(8, 15)));
+    assert_eq!(times(&format!("delivery.lease = \"20s\"\n{ROOT}")), (one(20), bounds(8, 15)));
+    assert_eq!(
+        times(&format!("delivery.lease.min = \"2m\"\n{ROOT}")).0,
+        bounds(120, 120),
+        "max rises with it"
+    );
+    assert_eq!(times(&format!("delivery.lease.max = \"2m\"\n{ROOT}")).0, bounds(15, 120));
+    assert_eq!(times(&broker("publish_deadline = \"5s\"")).1, one(5));
+    // What was a valid config before there were bounds is one still, though its lease or its grace period is short.
+    assert_eq!(times(&format!("delivery.lease = \"13s\"\n{ROOT}")).0, one(13));
+    assert_eq!(times(&format!("shutdown.grace = \"9s\"\n{ROOT}")).1, one(8));
+    assert_eq!(times(&format!("shutdown.grace = \"15s\"\n{ROOT}")).1.max, Duration::from_millis(11_500));
+    // A longest deadline that is written is meant.
+    let long = broker("publish_deadline.max = \"50s\"")
+        .replace("[brokers.hub]", "shutdown.grace = \"1m\"\n[brokers.hub]");
+    let errors = Fixture::new().root(&long).load().unwrap_err();
+    assert_eq!(errors.faults.len(), 1, "{errors}");
+    let fault = &errors.faults[0];
+    assert_eq!(
+        (fault.key.as_str(), fault.value.as_deref()),
+        ("delivery.lease", Some("\"1m\" (the default)"))
+    );
+    assert!(
+        fault.rule.starts_with("two thirds of the longest lease must be more than 50500ms"),
+        "{}",
+        fault.rule
+    );
+    assert_eq!(fault.remedy, "raise it to \"76s\", or lower `brokers.hub.publish_deadline.max`");
+    Fixture::new().root(&format!("delivery.lease.max = \"76s\"\n{long}")).config();
+    // A tenant's own bounds are over those for all, each by itself.
+    let own = format!("{TENANT}delivery.lease.max = \"30s\"");
+    let config = Fixture::new().setting("delivery.lease.min = \"20s\"").tenant("acme", &own).config();
+    assert_eq!(config.tenants["acme"].delivery.lease, bounds(20, 30));
+}
+
 #[test]
 fn the_clients_own_limit_is_the_default_where_it_is_lower() {
     let config = Fixture::new().root(&ROOT.replace("hub:1\"", "hub:1\", limit = 4096")).config();
@@ -365,7 +430,7 @@ fn the_environment_overrides_single_keys() {
     assert_eq!(acme.delivery.backoff.max, Duration::from_secs(180));
     assert_eq!(
         (acme.delivery.lease, other.delivery.lease),
-        (Duration::from_secs(45), Duration::from_secs(20))
+        (Bounds::fixed(Duration::from_secs(45)), Bounds::fixed(Duration::from_secs(20)))
     );
 
     let faults =

@@ -98,7 +98,11 @@ async fn readyz_says_why_no_tenant_works_names_migrate_and_never_the_password() 
     assert!(reason("stranger").contains("as `no_such_role`"), "{body}");
     assert!(reason("away").contains("127.0.0.1:1"), "{body}");
     assert!(reason("lost").contains("there is no database `"), "{body}");
-    for (tenant, said) in tenants.map(|tenant| (tenant, logged(&daemon, "tenant waits", "tenant", tenant))) {
+    for tenant in tenants {
+        let said = || logged(&daemon, "tenant waits", "tenant", tenant);
+        // The port answers on a thread of its own, and may do so a moment before the log does.
+        until("it is in the log", async || !said().is_empty()).await;
+        let said = said();
         assert!(said.len() == 1 && said[0].ends_with(&reason(tenant)), "{said:?}");
     }
 

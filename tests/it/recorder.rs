@@ -1,7 +1,7 @@
 //! The metrics recorder of this process, in which the relays of all tests count together: a test can read a metric, and
-//! can have the task that records one panic.
+//! can have the task that records one panic or wait.
 
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Condvar, LazyLock, Mutex};
 use std::time::Instant;
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
@@ -17,6 +17,11 @@ static INSTALLED: LazyLock<PrometheusHandle> = LazyLock::new(|| {
 /// Before the first relay starts, or what it counts is lost.
 pub(crate) fn install() {
     LazyLock::force(&INSTALLED);
+}
+
+/// What `/metrics` would answer.
+pub(crate) fn handle() -> PrometheusHandle {
+    INSTALLED.clone()
 }
 
 /// A metric, summed over its series that have all these labels; 0 if there is none. A label has to name a tenant or a
@@ -41,6 +46,29 @@ struct Trap {
     label: &'static str,
     panics_left: usize,
     met: Met,
+    gate: Option<Arc<Gate>>,
+}
+
+/// Holds back who comes to it while it is shut, with the thread that it is on.
+#[derive(Default)]
+pub(crate) struct Gate {
+    shut: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    pub(crate) fn shut(&self) {
+        *self.shut.lock().unwrap() = true;
+    }
+
+    pub(crate) fn open(&self) {
+        *self.shut.lock().unwrap() = false;
+        self.opened.notify_all();
+    }
+
+    pub(crate) fn pass(&self) {
+        drop(self.opened.wait_while(self.shut.lock().unwrap(), |shut| *shut).unwrap());
+    }
 }
 
 static TRAPS: Mutex<Vec<Trap>> = Mutex::new(Vec::new());
@@ -50,21 +78,34 @@ static TRAPS: Mutex<Vec<Trap>> = Mutex::new(Vec::new());
 pub(crate) fn trap(metric: &'static str, label: &'static str, panics: usize) -> Met {
     install();
     let met = Met::default();
-    TRAPS.lock().unwrap().push(Trap { metric, label, panics_left: panics, met: met.clone() });
+    TRAPS.lock().unwrap().push(Trap { metric, label, panics_left: panics, met: met.clone(), gate: None });
     met
+}
+
+/// From now on whoever records `metric` with `label` as a label's value has to pass this gate, which is shut.
+pub(crate) fn gate(metric: &'static str, label: &'static str) -> Arc<Gate> {
+    install();
+    let gate = Arc::new(Gate::default());
+    gate.shut();
+    let trap = Trap { metric, label, panics_left: 0, met: Met::default(), gate: Some(gate.clone()) };
+    TRAPS.lock().unwrap().push(trap);
+    gate
 }
 
 fn step_on(key: &Key) {
     let mut traps = TRAPS.lock().unwrap();
     let mut panics = false;
+    let mut gates = Vec::new();
     for trap in traps.iter_mut().filter(|trap| trap.metric == key.name()) {
         if key.labels().any(|label| label.value() == trap.label) {
             trap.met.lock().unwrap().push(Instant::now());
             panics |= trap.panics_left > 0;
+            gates.extend(trap.gate.clone());
             trap.panics_left = trap.panics_left.saturating_sub(1);
         }
     }
     drop(traps);
+    gates.iter().for_each(|gate| gate.pass());
     assert!(!panics, "a trap at {key}");
 }
 

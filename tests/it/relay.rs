@@ -14,6 +14,7 @@ use outrider::actors::signals::Signals;
 use outrider::actors::supervisor::Supervisor;
 use outrider::brokers::Registry;
 use outrider::config::{Config, Environment};
+use outrider::run::keep_turning;
 use outrider::store::{Schema, Store, StoreOptions, migrate};
 use outrider_memory::Store as Memory;
 use outrider_test_support::daemon::Daemon;
@@ -214,12 +215,14 @@ impl Relay {
         let loaded = Config::load(dir.path(), &Environment::default(), brokers);
         let config = loaded.unwrap_or_else(|errors| panic!("{errors}")).config;
         let (board, signals) = (Board::new(), Signals::new());
+        let outside = tokio::runtime::Handle::current();
         let thread = std::thread::spawn({
             let (board, signals) = (board.clone(), signals.clone());
             move || {
                 let runtime =
                     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
                 let runtime = Arc::new(runtime.unwrap());
+                outside.spawn(keep_turning(runtime.handle().clone()));
                 System::with_tokio_rt(|| runtime.clone()).block_on(async move {
                     let (done, ended) = tokio::sync::oneshot::channel();
                     let _supervisor = Supervisor::new(Arc::new(config), board, signals, done).start();

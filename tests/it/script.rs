@@ -53,13 +53,24 @@ impl Tried {
 #[derive(Clone)]
 pub(crate) struct Scripted {
     script: Arc<Script>,
+    flight: Arc<Mutex<Duration>>,
     tried: Arc<Mutex<Vec<Tried>>>,
     connects: Arc<AtomicUsize>,
 }
 
 impl Scripted {
     pub(crate) fn new(script: Script) -> Self {
-        Scripted { script: Arc::new(script), tried: Arc::default(), connects: Arc::default() }
+        Scripted {
+            flight: Arc::new(Mutex::new(script.flight)),
+            script: Arc::new(script),
+            tried: Arc::default(),
+            connects: Arc::default(),
+        }
+    }
+
+    /// From now on each batch stays in flight this long.
+    pub(crate) fn fly(&self, flight: Duration) {
+        *self.flight.lock().unwrap() = flight;
     }
 
     /// The brokers that come with outrider, and this one.
@@ -116,7 +127,8 @@ impl Connection for Scripted {
     async fn publish(&self, batch: Vec<Message>, _: Instant) -> Vec<Outcome> {
         let began = Instant::now();
         let outcomes = batch.iter().map(|message| (self.script.answer)(message)).collect();
-        tokio::time::sleep(self.script.flight).await;
+        let flight = *self.flight.lock().unwrap();
+        tokio::time::sleep(flight).await;
         let seqs = batch.iter().map(|message| message.seq).collect();
         self.tried.lock().unwrap().push(Tried { seqs, began, ended: Instant::now() });
         outcomes

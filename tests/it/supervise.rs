@@ -11,7 +11,7 @@ use outrider::actors::board::TenantState;
 use outrider::telemetry::metrics;
 use outrider_memory::Behaviour;
 
-use crate::recorder::trap;
+use crate::recorder::{metric, trap};
 use crate::relay::{MemoryBroker, Relay, Tenant, until, until_within};
 use crate::script::{Script, Scripted};
 
@@ -66,7 +66,12 @@ async fn a_claimer_that_panics_at_each_start_rests_longer_each_time() {
     let met = trap(metrics::TENANT_UP, "hurt-start", 4);
     hurt.insert_many("orders", 10, 0).await;
     let relay = Relay::start(&root(&broker), &[&hurt, &calm]);
+    let shown = |metric_name, name| metric(metric_name, &[("role", "claimer"), ("name", name)]);
+    let resting = || shown(metrics::CHILD_RESTING, "hurt-start");
+    until("it is shown while it rests", async || resting() == 1.0).await;
     hurt.drained().await;
+    assert_eq!((resting(), shown(metrics::CHILD_RESTARTS, "hurt-start")), (0.0, 4.0));
+    assert_eq!(shown(metrics::CHILD_RESTARTS, "calm-start"), 0.0);
     flows(&calm, "orders").await;
     let met = met.lock().unwrap().clone();
     let rests: Vec<Duration> = met.windows(2).map(|two| two[1] - two[0]).collect();

@@ -81,8 +81,8 @@ pub struct ConnectOptions {
     pub client_name: String,
     /// Most time that connecting may take.
     pub timeout: Duration,
-    /// Most time between a batch's hand-over and its end. A client with a clock of its own must give a
-    /// message up before it, so that no copy leaves after the lease.
+    /// Most time between a batch's hand-over and its end; batches come with deadlines up to this. A client with a
+    /// clock of its own must give a message up before it, so that no copy leaves after the lease.
     pub publish_deadline: Duration,
 }
 

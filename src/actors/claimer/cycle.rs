@@ -11,10 +11,11 @@ use uuid::Uuid;
 
 use super::ownership::{HEARTBEAT, Owned, SWEEP, Seeking};
 use super::pacing::Pacing;
+use super::renewal::Renewal;
 use super::settling::{Settling, Unsettled};
 use super::traffic::Traffic;
 use super::{ClaimerSettings, DATABASE, clock, report};
-use crate::actors::board::TenantState;
+use crate::actors::board::{Pulse, STATEMENT, TenantState};
 use crate::actors::exit::Exit;
 use crate::actors::fleet::ALIVE_WITHIN;
 use crate::actors::permits::Permit;
@@ -22,7 +23,7 @@ use crate::actors::signals::Signals;
 use crate::failpoints;
 use crate::outbox::OnDead;
 use crate::outbox::flow::{ClaimAnswer, ClaimPlan, Flow, Path, Row};
-use crate::outbox::lease::{Lease, Moment};
+use crate::outbox::lease::{LEASE_MARGIN, Lease, Moment};
 use crate::outbox::share::Share;
 use crate::store::{self, ClaimRequest, KnownTopic, Store, StoreError, TopicRequest};
 use crate::telemetry;
@@ -31,6 +32,7 @@ pub(super) struct Cycle {
     settings: Arc<ClaimerSettings>,
     lane: i16,
     store: Store,
+    pulse: Pulse,
     owned: Option<Owned>,
     seeking: Seeking,
     /// When a replica whose share the lane was last let it lie, and its name.
@@ -38,6 +40,7 @@ pub(super) struct Cycle {
     traffic: Traffic,
     settling: Settling,
     pacing: Pacing,
+    renewal: Renewal,
     /// Events were claimed since the database was last asked for work.
     busy: bool,
     heartbeat_at: Moment,
@@ -52,16 +55,20 @@ impl Cycle {
     pub(super) fn new(settings: Arc<ClaimerSettings>, lane: i16, store: Store) -> Self {
         let delivery = &settings.tenant.delivery;
         let now = clock::now();
+        let who = format!("the claimer of `{}` in lane {lane}", settings.tenant.name);
+        let pulse = settings.board.pulse(who, STATEMENT);
         let pacing = Pacing::new(delivery.poll.min, delivery.poll.max);
         Cycle {
             traffic: Traffic::new(settings.clone()),
             lane,
             store,
+            pulse,
             owned: None,
             seeking: Seeking::new(now),
             let_lie: None,
             settling: Settling::default(),
             pacing,
+            renewal: Renewal::new(delivery.lease.min),
             busy: false,
             heartbeat_at: now,
             unrouted: None,
@@ -80,6 +87,7 @@ impl Cycle {
                 self.traffic.flows_mut().for_each(Flow::hurry);
             }
             self.traffic.collect();
+            self.lives();
             let progress = self.advance().await;
             self.traffic.hand_over(self.pass());
             if self.draining && self.finished() {
@@ -93,6 +101,18 @@ impl Cycle {
             if !progress {
                 self.wait(&signals).await;
             }
+        }
+    }
+
+    /// Says that it acts, and will again after its next statement at the latest.
+    fn lives(&self) {
+        self.lives_through(STATEMENT);
+    }
+
+    /// Not while a report that must be there is missing: then something is stuck, if not this.
+    fn lives_through(&self, time: Duration) {
+        if !self.traffic.is_overdue(clock::now()) {
+            self.pulse.acts_within(time);
         }
     }
 
@@ -166,8 +186,8 @@ impl Cycle {
         if !self.seeking.looked(now, left, share) {
             return Ok(false);
         }
-        let lease = self.settings.tenant.delivery.lease;
         let (owner, asked) = (Uuid::new_v4(), clock::now());
+        let lease = self.renewal.ask(asked, Moment::ZERO);
         // After a lost reply this token is forgotten: if the take was done, its lease runs out.
         let epoch = self.store.take(self.lane, owner, &self.settings.replica, lease, false).await?;
         let Some(epoch) = epoch else { return Ok(false) };
@@ -175,6 +195,7 @@ impl Cycle {
         telemetry::lane_taken(self.tenant(), self.lane, epoch);
         telemetry::lanes_owned(self.tenant(), 1);
         self.owned = Some(Owned::taken(owner, Lease::new(asked, lease), now));
+        self.leased(lease);
         self.make_certain().await?;
         self.pacing.wake(now);
         Ok(true)
@@ -183,20 +204,19 @@ impl Cycle {
     /// After a take, or after a lost reply: makes the database and this memory agree on who owns the lane and what is
     /// claimed.
     async fn make_certain(&mut self) -> Result<(), StoreError> {
-        let lease = self.settings.tenant.delivery.lease;
         let Some(owned) = &mut self.owned else { return Ok(()) };
         if owned.doubt {
             // A claim that still runs on the server is waited for, one that has not begun is shut out.
-            let (owner, asked) = (Uuid::new_v4(), clock::now());
+            let owner = Uuid::new_v4();
             owned.tried.push(owner);
-            let Some(left) = self.store.renew(self.lane, owner, &owned.tried, lease).await? else {
+            let tried = owned.tried.clone();
+            if !self.renew(owner, &tried).await? {
                 self.lose();
                 return Ok(());
-            };
-            owned.owner = owner;
-            owned.tried = vec![owner];
-            owned.lease = Lease::new(asked, left);
+            }
         }
+        self.lives();
+        let Some(owned) = &self.owned else { return Ok(()) };
         let known: Vec<Uuid> = self.traffic.flows().flat_map(Flow::live).collect();
         let fresh = !owned.reclaimed;
         let reclaim = self.store.reclaim(self.lane, owned.owner, &known, fresh).await?;
@@ -214,7 +234,25 @@ impl Cycle {
         Ok(())
     }
 
+    /// Renews the lease under the token `owner`, if the lane is still held under one of `owners`. False: it is lost.
+    async fn renew(&mut self, owner: Uuid, owners: &[Uuid]) -> Result<bool, StoreError> {
+        let asked = clock::now();
+        let lease = self.renewal.ask(asked, self.traffic.out_until());
+        let renewed = self.store.renew(self.lane, owner, owners, lease).await?;
+        let (Some(left), Some(owned)) = (renewed, &mut self.owned) else { return Ok(false) };
+        (owned.owner, owned.tried, owned.lease) = (owner, vec![owner], Lease::new(asked, left));
+        self.leased(lease);
+        Ok(true)
+    }
+
+    /// A lease of this length is in force: publish deadlines may be as long as it covers.
+    fn leased(&mut self, lease: Duration) {
+        self.traffic.leased(lease);
+        telemetry::lease_changed(self.tenant(), lease);
+    }
+
     async fn orphans(&mut self) -> Result<(), StoreError> {
+        self.lives();
         let on_dead = self.settings.tenant.delivery.on_dead;
         let others: Vec<&str> = self
             .traffic
@@ -230,18 +268,14 @@ impl Cycle {
     /// With the lane: renews it, looks for work, claims.
     async fn keep(&mut self, now: Moment) -> Result<bool, StoreError> {
         self.heartbeat(now).await?;
-        let Some(owned) = &mut self.owned else { return Ok(false) };
-        if now >= owned.lease.renew_at() {
-            let asked = clock::now();
-            let lease = self.settings.tenant.delivery.lease;
-            match self.store.renew(self.lane, owned.owner, &[owned.owner], lease).await? {
-                Some(left) => owned.lease = Lease::new(asked, left),
-                None => {
-                    self.lose();
-                    return Ok(true);
-                }
-            }
+        let Some(owned) = &self.owned else { return Ok(false) };
+        let owner = owned.owner;
+        self.renewal.want(self.traffic.lease_wanted());
+        if self.renewal.is_due(&owned.lease, now) && !self.renew(owner, &[owner]).await? {
+            self.lose();
+            return Ok(true);
         }
+        let Some(owned) = &mut self.owned else { return Ok(false) };
         let (share, replica) = self.settings.fleet.share(&self.settings.tenant.name);
         // One that let it lie says nothing about another whose share it has become.
         let let_lie = self.let_lie.as_ref().filter(|(_, name)| *name == replica).map(|(at, _)| *at);
@@ -258,6 +292,7 @@ impl Cycle {
         if self.settling.orphans {
             self.orphans().await?;
         }
+        self.lives();
         self.pass_horizon(now).await?;
         if now >= self.pacing.next() {
             self.discover(now).await?;
@@ -310,6 +345,7 @@ impl Cycle {
         for broker in brokers {
             while let Some((plan, permit)) = self.next_claim(&broker) {
                 progress = true;
+                self.lives();
                 if !self.claim(&broker, plan, permit).await? {
                     self.lose();
                     return Ok(true);
@@ -385,6 +421,7 @@ impl Cycle {
         }
         let mut progress = false;
         loop {
+            self.lives();
             let pass = self.pass();
             let write = self.settling.write(&mut self.store, &self.settings.tenant.name, self.lane, now);
             let Some(settled) = self.traffic.during(pass, write).await? else { return Ok(progress) };
@@ -419,6 +456,7 @@ impl Cycle {
         self.owned = None;
         self.seeking = Seeking::new(clock::now().after(super::ownership::LOOK));
         telemetry::lanes_owned(self.tenant(), 0);
+        telemetry::lease_changed(self.tenant(), Duration::ZERO);
         if self.unrouted.take().is_some() {
             // The next owner counts them.
             telemetry::topics_unrouted(self.tenant(), &[]);
@@ -435,6 +473,7 @@ impl Cycle {
     async fn wait(&mut self, signals: &Signals) {
         let now = clock::now();
         let pause = self.wakes_at(now).since(now);
+        self.lives_through(pause.max(STATEMENT));
         let draining = signals.is_draining();
         let deadline = signals.deadline();
         tokio::select! {
@@ -478,7 +517,7 @@ impl Cycle {
     /// The end: what can't be finished is left to the next owner, and the others are told.
     async fn leave(&mut self) {
         if let Some(owned) = &self.owned {
-            let rest = self.traffic.longest_publish();
+            let rest = self.traffic.out_until().after(LEASE_MARGIN).since(clock::now());
             // Lost replies don't matter any more: the lease ends all the same.
             let _ = self.store.give(self.lane, owned.owner, rest).await;
         }

@@ -9,7 +9,9 @@ mod clock;
 mod cycle;
 mod outflow;
 mod ownership;
+mod pace;
 mod pacing;
+mod renewal;
 mod routing;
 mod settling;
 mod traffic;
@@ -24,7 +26,7 @@ use secrecy::ExposeSecret;
 use sqlx::postgres::PgConnectOptions;
 use tokio::task::JoinSet;
 
-use super::board::{Board, TenantState};
+use super::board::{Board, STATEMENT, TenantState};
 use super::exit::{Exit, ExitGuard};
 use super::fleet::Fleet;
 use super::outlet::Outlet;
@@ -106,7 +108,9 @@ async fn live(settings: Arc<ClaimerSettings>, signals: Signals) -> Exit {
 /// Waits until the database answers and its schema fits. `None`: told to drain before that.
 async fn first_look(settings: &ClaimerSettings, signals: &Signals) -> Option<Vec<i16>> {
     let mut failures = 0;
+    let pulse = settings.board.pulse(format!("the claimer of `{}`", settings.tenant.name), STATEMENT);
     loop {
+        pulse.acts_within(STATEMENT);
         match look(&settings.tenant).await {
             Ok(lanes) => {
                 report(settings, TenantState::Working);
@@ -167,8 +171,8 @@ pub(super) fn store(tenant: &TenantConfig) -> Result<Store, String> {
     let mut options = StoreOptions::new(connect, schema);
     options.application = tenant.name.to_string();
     options.transaction_pooled = tenant.database.pooling == Pooling::Transaction;
-    // A statement that hangs must leave time to renew: two of them fit before the lease's last third.
-    options.statement_timeout = options.statement_timeout.min(tenant.delivery.lease / 4);
+    // A statement that hangs must leave time to renew: two of them fit before the shortest lease's last third.
+    options.statement_timeout = options.statement_timeout.min(tenant.delivery.lease.min / 4);
     Ok(Store::new(options))
 }
 

@@ -9,6 +9,7 @@ use outrider_broker::{Cause, ErrorClass, Outcome, Scope};
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use super::pace::Pace;
 use super::routing::Routing;
 use crate::actors::messages::{BatchPermit, PublishBatch, PublishReport};
 use crate::actors::outlet::Outlet;
@@ -33,6 +34,7 @@ const FETCH_SHARE: usize = 4;
 pub(super) struct Outflow {
     pub(super) outlet: Arc<Outlet>,
     pub(super) flow: Flow,
+    pub(super) pace: Pace,
     limits: Limits,
     fetch_share: usize,
     publisher: watch::Receiver<Option<Recipient<PublishBatch>>>,
@@ -95,11 +97,12 @@ pub(super) struct Returned {
 pub(super) type Publishing = futures_util::future::BoxFuture<'static, Returned>;
 
 impl Outflow {
-    pub(super) fn new(outlet: Arc<Outlet>, settings: FlowSettings) -> Self {
+    pub(super) fn new(outlet: Arc<Outlet>, settings: FlowSettings, pace: Pace) -> Self {
         let publisher = outlet.publisher();
         Outflow {
             publisher,
             outlet,
+            pace,
             limits: settings.limits,
             fetch_share: settings.claims_in_flight.max(FETCH_SHARE),
             flow: Flow::new(settings),
@@ -143,6 +146,7 @@ impl Outflow {
         if let Some(seen) = bytes.checked_div(events) {
             // Rises at once, falls slowly: a fetch that is too large costs more than one that is too small.
             self.payload = Some(self.payload.map_or(seen, |known| seen.max((known + seen) / 2)));
+            self.pace.claimed(answer.token, asked);
             if let Some(held) = permit.split(events) {
                 self.permits.insert(answer.token, held);
             }
@@ -152,7 +156,7 @@ impl Outflow {
 
     /// Whether an event may be handed over now.
     pub(super) fn open(&self, lease: &Lease, now: Moment) -> bool {
-        self.address.is_some() && self.outlet.is_up() && lease.allows(now, self.outlet.publish_deadline)
+        self.address.is_some() && self.outlet.is_up() && lease.allows(now, self.pace.deadline())
     }
 
     /// Takes the publisher's address if there is a new one.
@@ -231,7 +235,7 @@ impl Outflow {
         let batch = PublishBatch {
             broker: broker.clone(),
             messages,
-            deadline: Instant::now() + outlet.publish_deadline,
+            deadline: Instant::now() + self.pace.deadline(),
             permit: BatchPermit { events, bytes },
         };
         // `open` says that there is an address.
@@ -299,6 +303,7 @@ impl Outflow {
     /// A settle is in the database: the permits of the events it ended are free.
     pub(super) fn settled(&mut self, settle: &Settle, promoted: bool, now: Moment) {
         self.flow.settled(settle, promoted, now);
+        self.pace.settled(settle, now);
         for (token, count) in &settle.ended {
             self.release(*token, *count);
         }

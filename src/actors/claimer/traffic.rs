@@ -16,8 +16,10 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::outflow::{Outflow, Publishing, Returned};
+use super::pace::Pace;
 use super::routing::Routing;
 use super::{ClaimerSettings, clock};
+use crate::actors::board::SLACK;
 use crate::actors::outlet::LinkState;
 use crate::actors::permits::Permit;
 use crate::failpoints;
@@ -46,6 +48,8 @@ pub(super) struct Traffic {
     /// Counts the times that the lane was lost or given.
     life: u64,
     publishing: FuturesUnordered<Publishing>,
+    /// When the last group that was handed over has ended, whatever becomes of it.
+    out_until: Moment,
     waking: FuturesUnordered<BoxFuture<'static, Wake>>,
 }
 
@@ -62,6 +66,7 @@ impl Traffic {
             late: BTreeMap::new(),
             life: 0,
             publishing: FuturesUnordered::new(),
+            out_until: Moment::ZERO,
             waking,
             settings,
         }
@@ -159,7 +164,12 @@ impl Traffic {
     /// The lane is lost or given: nothing more is handed over, what is in flight ends late.
     pub(super) fn end_life(&mut self) {
         let mut ended = std::mem::replace(&mut self.outflows, outflows(&self.settings));
-        ended.values_mut().for_each(Outflow::abandon);
+        for (broker, ended) in &mut ended {
+            ended.abandon();
+            if let Some(outflow) = self.outflows.get_mut(broker) {
+                outflow.pace.inherit(&mut ended.pace);
+            }
+        }
         self.late.insert(self.life, ended);
         self.life += 1;
         self.drop_finished_lives();
@@ -182,6 +192,7 @@ impl Traffic {
             let open = pass.is_some_and(|lease| outflow.open(&lease, now));
             while let Some(publishing) = outflow.hand_over(&mut self.routing, now, open, self.life) {
                 self.publishing.push(publishing);
+                self.out_until = self.out_until.max(now.after(outflow.pace.deadline()));
                 failpoints::reach("after-hand-over");
             }
             if let Some(bytes) = outflow.reserve.asks_for_bytes() {
@@ -226,10 +237,26 @@ impl Traffic {
         open.filter_map(|outflow| outflow.flow.wakes_at(now)).filter(|wakes| *wakes > now).min()
     }
 
-    /// The longest that a group may be out.
-    pub(super) fn longest_publish(&self) -> Duration {
-        let deadlines = self.outflows.values().map(|outflow| outflow.outlet.publish_deadline);
-        deadlines.max().unwrap_or_default()
+    /// When the last publish that was handed over has ended, whatever becomes of it.
+    pub(super) fn out_until(&self) -> Moment {
+        self.out_until
+    }
+
+    /// A report is missing long after its publish has ended: the publisher is stuck, and so is what waits for it.
+    pub(super) fn is_overdue(&self, now: Moment) -> bool {
+        !self.publishing.is_empty() && now > self.out_until.after(SLACK)
+    }
+
+    /// The lease that covers what is measured.
+    pub(super) fn lease_wanted(&self) -> Duration {
+        let bounds = self.settings.tenant.delivery.lease;
+        let wanted = self.outflows.values().map(|outflow| outflow.pace.lease(bounds));
+        wanted.max().unwrap_or(bounds.min)
+    }
+
+    /// A lease of this length is in force.
+    pub(super) fn leased(&mut self, lease: Duration) {
+        self.outflows.values_mut().for_each(|outflow| outflow.pace.leased(lease));
     }
 
     fn outflow(&mut self, life: u64, broker: &str) -> Option<&mut Outflow> {
@@ -285,7 +312,9 @@ fn outflows(settings: &ClaimerSettings) -> Outflows {
         .outlets
         .iter()
         .filter(|(name, _)| used.contains(name))
-        .map(|(name, outlet)| (name.clone(), Outflow::new(outlet.clone(), flow)))
+        .map(|(name, outlet)| {
+            (name.clone(), Outflow::new(outlet.clone(), flow, Pace::new(&settings.tenant, outlet)))
+        })
         .collect()
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, WrapFuture};
 use tokio::task::JoinSet;
 
+use super::board::{Board, STATEMENT};
 use super::exit::{Exit, ExitGuard};
 use super::signals::Signals;
 use crate::config::Config;
@@ -21,6 +22,7 @@ const EVERY: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct JanitorSettings {
     pub config: Arc<Config>,
+    pub board: Arc<Board>,
 }
 
 /// See the module.
@@ -54,13 +56,15 @@ impl Actor for Janitor {
 
 /// One pass after another. Passes are cheap to repeat, so an order to end waits for the statement in hand only.
 async fn live(settings: JanitorSettings, signals: Signals) -> Exit {
+    let pulse = settings.board.pulse("the janitor".to_owned(), STATEMENT);
     loop {
         for tenant in settings.config.tenants.values() {
-            pass::over(tenant, &signals).await;
+            pass::over(tenant, &signals, &pulse).await;
             if signals.is_draining() {
                 return Exit::Drained;
             }
         }
+        pulse.acts_within(EVERY);
         tokio::select! {
             () = tokio::time::sleep(EVERY) => {}
             () = signals.draining() => return Exit::Drained,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::actors::board::{Pulse, STATEMENT};
 use crate::actors::claimer::store;
 use crate::actors::signals::Signals;
 use crate::config::TenantConfig;
@@ -17,22 +18,29 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Batches of one pass over one tenant: a backlog of retention must not keep the janitor from the others.
 const BATCHES: u32 = 50;
 
-pub(super) async fn over(tenant: &TenantConfig, signals: &Signals) {
+pub(super) async fn over(tenant: &TenantConfig, signals: &Signals, pulse: &Pulse) {
+    pulse.acts_within(STATEMENT);
     // The claimer of the tenant says what is wrong with its config or database, once; here it is a value.
     let Ok(mut store) = store(tenant) else { return telemetry::tenant_unmeasured(&tenant.name, None) };
-    if let Err(error) = measured(&mut store, tenant, signals).await {
+    if let Err(error) = measured(&mut store, tenant, signals, pulse).await {
         telemetry::tenant_unmeasured(&tenant.name, Some(&error));
     }
     store.disconnect().await;
 }
 
-async fn measured(store: &mut Store, tenant: &TenantConfig, signals: &Signals) -> Result<(), StoreError> {
+async fn measured(
+    store: &mut Store,
+    tenant: &TenantConfig,
+    signals: &Signals,
+    pulse: &Pulse,
+) -> Result<(), StoreError> {
     let stats = store.stats().await?;
     telemetry::tenant_measured(&tenant.name, &stats);
     for _ in 0..BATCHES {
         if signals.is_draining() {
             return Ok(());
         }
+        pulse.acts_within(STATEMENT);
         // `None`: another replica does it.
         let Some(removed) = store.retention(tenant.retention.sent, RECEIPTS).await? else { return Ok(()) };
         telemetry::events_removed(&tenant.name, removed.events);

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use outrider_broker::{Broker, Cause, ConnectOptions, Connection, ErrorClass, Outcome, Scope};
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::timeout_at;
 
 use super::breaker::Breaker;
+use crate::actors::board::{Board, Pulse};
 use crate::actors::messages::{PublishBatch, PublishReport};
 use crate::actors::outlet::{LinkState, Outlet};
 use crate::actors::signals::Signals;
@@ -30,6 +32,7 @@ pub struct LinkSettings {
     pub broker: Arc<dyn Broker>,
     pub connect_timeout: Duration,
     pub outlet: Arc<Outlet>,
+    pub board: Arc<Board>,
 }
 
 #[derive(Debug)]
@@ -101,12 +104,23 @@ impl Link {
             Ok(Err(_)) => self.broken_plugin(generation, count, "the plugin panicked"),
             Err(_) => {
                 task.abort();
+                self.outlast("a publish past its deadline", task);
                 self.broken_plugin(generation, count, "the plugin did not return by the deadline")
             }
         };
         telemetry::batch_published(&broker, &outcomes, begun.elapsed());
         self.learn(generation, &outcomes);
         PublishReport { outcomes, permit }
+    }
+
+    /// A call was cut off. It ends with its next pause; while it does not, it has a thread that others need.
+    fn outlast<T: Send + 'static>(&self, call: &str, task: JoinHandle<T>) {
+        let who = format!("the plugin of `{}`, in {call},", self.settings.outlet.name);
+        let pulse = self.settings.board.pulse(who, Duration::ZERO);
+        tokio::spawn(async move {
+            let _ = task.await;
+            drop(pulse);
+        });
     }
 
     fn broken_plugin(&self, generation: u64, count: usize, what: &str) -> Vec<Outcome> {
@@ -161,20 +175,28 @@ impl Link {
 
     /// Keeps the link until it is told to drain, then closes the connection. Returns whether that was done in time.
     pub(super) async fn keep(self: Arc<Self>, signals: Signals) -> bool {
+        let who = format!("the link to `{}`", self.settings.outlet.name);
+        let pulse = self.settings.board.pulse(who, Duration::ZERO);
         loop {
             let next = match &self.live().breaker {
                 Breaker::Closed => Next::Watch,
                 Breaker::Open { retry_at, .. } => Next::Retry(*retry_at),
             };
+            pulse.acts_within(match &next {
+                Next::Retry(at) => at.saturating_duration_since(Instant::now()),
+                Next::Watch => LOOK,
+            });
             tokio::select! {
                 () = signals.draining() => break,
                 () = self.wait(&next) => {}
             }
             tokio::select! {
                 () = signals.draining() => break,
-                () = self.attend(&next) => {}
+                () = self.attend(&next, &pulse) => {}
             }
         }
+        // Closing has the deadline of the drain.
+        drop(pulse);
         self.close(&signals).await
     }
 
@@ -187,7 +209,8 @@ impl Link {
         }
     }
 
-    async fn attend(&self, next: &Next) {
+    async fn attend(&self, next: &Next, pulse: &Pulse) {
+        pulse.acts_within(Duration::ZERO);
         let (connection, suspicion) = {
             let mut live = self.live();
             (live.connection.clone(), std::mem::take(&mut live.suspicion))
@@ -195,14 +218,26 @@ impl Link {
         let alive = connection.filter(|connection| connection.alive());
         match (next, alive) {
             (Next::Watch, Some(_)) if !suspicion => {}
-            (_, Some(connection)) => match connection.probe(Instant::now() + PROBE).await {
-                Ok(()) => self.up(),
-                Err(cause) => self.trouble(None, cause),
-            },
+            (_, Some(connection)) => {
+                pulse.acts_within(PROBE + OVERDUE);
+                let deadline = Instant::now() + PROBE;
+                match timeout_at((deadline + OVERDUE).into(), connection.probe(deadline)).await {
+                    Ok(Ok(())) => self.up(),
+                    Ok(Err(cause)) => self.trouble(None, cause),
+                    Err(_) => {
+                        let text = "the plugin did not return from a probe by its deadline";
+                        self.trouble(None, Cause::broker(ErrorClass::ClientFatal, text));
+                    }
+                }
+            }
             (Next::Watch, None) => {
                 self.trouble(None, Cause::broker(ErrorClass::Unreachable, "the connection is gone"));
             }
-            (Next::Retry(_), None) => self.connect().await,
+            (Next::Retry(_), None) => {
+                // With the end of the connection before.
+                pulse.acts_within(self.settings.connect_timeout + 3 * OVERDUE);
+                self.connect().await;
+            }
         }
     }
 
@@ -212,13 +247,12 @@ impl Link {
         let options = ConnectOptions {
             client_name: format!("outrider/{}", outlet.name),
             timeout: self.settings.connect_timeout,
-            publish_deadline: outlet.publish_deadline,
+            publish_deadline: outlet.publish_deadline.max,
         };
         let limit = self.settings.connect_timeout + OVERDUE;
         let broker = self.settings.broker.clone();
-        let task = tokio::spawn(async move { broker.connect(options).await });
-        let abort = task.abort_handle();
-        match tokio::time::timeout(limit, task).await {
+        let mut task = tokio::spawn(async move { broker.connect(options).await });
+        match tokio::time::timeout(limit, &mut task).await {
             Ok(Ok(Ok(connection))) => {
                 let mut live = self.live();
                 live.connection = Some(connection);
@@ -229,7 +263,8 @@ impl Link {
             Ok(Ok(Err(error))) => self.trouble(None, error.0),
             Ok(Err(_)) => self.trouble(None, Cause::broker(ErrorClass::ClientFatal, "the plugin panicked")),
             Err(_) => {
-                abort.abort();
+                task.abort();
+                self.outlast("a connect past its timeout", task);
                 let text = format!("no connection within {:?}", self.settings.connect_timeout);
                 self.trouble(None, Cause::broker(ErrorClass::Timeout, text));
             }

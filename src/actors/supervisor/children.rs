@@ -80,6 +80,7 @@ impl Nursery {
                             broker: broker.broker.clone(),
                             connect_timeout: broker.connect_timeout,
                             outlet: self.outlets.get(&broker.name)?.clone(),
+                            board: self.board.clone(),
                         })
                     })
                     .collect();
@@ -91,7 +92,7 @@ impl Nursery {
                 Child::Publisher { _addr: addr, outlets }
             }
             ChildId::Janitor => {
-                let settings = JanitorSettings { config: self.config.clone() };
+                let settings = JanitorSettings { config: self.config.clone(), board: self.board.clone() };
                 Child::Janitor { _addr: Janitor::new(settings, signals, guard).start() }
             }
         })

@@ -93,7 +93,10 @@ impl Supervisor {
             match action {
                 Action::Start(child) => self.start(child),
                 Action::Drain(child) => self.drain(&child),
-                Action::Forget(child) => _ = self.lives.remove(&child),
+                Action::Forget(child) => {
+                    telemetry::child_rests(&child, false);
+                    self.lives.remove(&child);
+                }
             }
         }
         if self.signals.is_draining() && self.lives.is_empty() {
@@ -111,7 +114,9 @@ impl Supervisor {
         let signals = Signals::new();
         let guard = ExitGuard::new(child.clone(), incarnation, self.exits.0.clone());
         let started = self.nursery.start(&child, signals.clone(), guard);
-        let restarts = self.lives.get(&child).map(|life| life.restarts).unwrap_or_default();
+        let before = self.lives.get(&child);
+        telemetry::child_started(&child, before.is_some());
+        let restarts = before.map(|life| life.restarts).unwrap_or_default();
         let life = Life {
             state: ChildState::Running,
             incarnation,
@@ -154,6 +159,7 @@ impl Supervisor {
         let now = Instant::now();
         let rest = life.restarts.ended(life.started, now, rand::random());
         telemetry::child_exited(exited, Some(rest));
+        telemetry::child_rests(&exited.child, true);
         life.state = ChildState::Resting { until: now + rest };
     }
 }

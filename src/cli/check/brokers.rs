@@ -33,7 +33,7 @@ async fn reach(config: &BrokerConfig) -> Result<(), Cause> {
     let options = ConnectOptions {
         client_name: format!("outrider/{}/check", config.name),
         timeout: config.connect_timeout,
-        publish_deadline: config.publish_deadline,
+        publish_deadline: config.publish_deadline.max,
     };
     let connection = config.broker.connect(options).await.map_err(|error| error.0)?;
     let probed = connection.probe(Instant::now() + config.connect_timeout).await;

@@ -38,11 +38,12 @@ fn check(
     name: &str,
     raw: RawBroker,
 ) -> Option<BrokerConfig> {
-    let publish_deadline = limits::duration(
+    let publish_deadline = limits::span(
         report,
         &path.key("publish_deadline"),
         raw.publish_deadline,
         limits::PUBLISH_DEADLINE,
+        BrokerConfig::PUBLISH_DEADLINE,
     );
     let connect_timeout =
         limits::duration(report, &path.key("connect_timeout"), raw.connect_timeout, limits::CONNECT_TIMEOUT);
@@ -70,7 +71,7 @@ fn check(
         broker: broker?,
         params_shown: shown(plugin?, &written),
         max_in_flight,
-        publish_deadline: publish_deadline.unwrap_or(BrokerConfig::PUBLISH_DEADLINE),
+        publish_deadline,
         connect_timeout: connect_timeout.unwrap_or(BrokerConfig::CONNECT_TIMEOUT),
         shape: shape.unwrap_or_default(),
     })

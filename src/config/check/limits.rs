@@ -4,8 +4,9 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::config::Bounds;
 use crate::config::key::KeyPath;
-use crate::config::raw::{Count, Text};
+use crate::config::raw::{Count, RawSpan, Text};
 use crate::config::report::Report;
 use crate::config::units::{ByteSize, Unit, WithUnit};
 
@@ -49,6 +50,46 @@ pub(super) fn duration(
 ) -> Option<Duration> {
     let WithUnit(value) = raw?;
     within(report, path, value, limits, Unit::text)
+}
+
+/// A time with bounds, over those of the level below. The upper one rises with the lower one unless it is written.
+pub(super) fn span(
+    report: &mut Report<'_>,
+    path: &KeyPath,
+    raw: Option<RawSpan>,
+    limits: Durations,
+    base: Bounds,
+) -> Bounds {
+    match raw {
+        None => base,
+        Some(RawSpan::Fixed(time)) => duration(report, path, Some(time), limits).map_or(base, Bounds::fixed),
+        Some(RawSpan::Bounds(raw)) => {
+            let min = duration(report, &path.key("min"), raw.min, limits.clone()).unwrap_or(base.min);
+            let max = duration(report, &path.key("max"), raw.max, limits).unwrap_or(base.max.max(min));
+            ordered(report, path, ("min", min), ("max", max));
+            Bounds { min, max }
+        }
+    }
+}
+
+/// The first value must not be above the second. The fault goes to the one that is written.
+pub(super) fn ordered(
+    report: &mut Report<'_>,
+    path: &KeyPath,
+    (low_key, low): (&str, Duration),
+    (high_key, high): (&str, Duration),
+) {
+    let (low_path, high_path) = (path.key(low_key), path.key(high_key));
+    if low <= high || !report.is_sound(&low_path) || !report.is_sound(&high_path) {
+        return;
+    }
+    if report.sources().value(&low_path).is_some() {
+        let rule = format!("must be at most `{high_key}`, which is {}", high.text());
+        report.fault(&low_path, rule, format!("lower it, or raise `{high_key}`"));
+    } else if report.sources().value(&high_path).is_some() {
+        let rule = format!("must be at least `{low_key}`, which is {}", low.text());
+        report.fault(&high_path, rule, format!("raise it, or lower `{low_key}`"));
+    }
 }
 
 pub(super) fn size(

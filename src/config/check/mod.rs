@@ -57,7 +57,7 @@ pub(super) fn check(
     };
     let written = raw.tenants.unwrap_or_default();
     let tenants = tenant::check_all(report, &context, written, &common, &brokers);
-    let config = Config {
+    let mut config = Config {
         admin: admin(report, raw.admin.unwrap_or_default()),
         replica: replica(report, raw.replica.unwrap_or_default()),
         log: log(report, raw.log.unwrap_or_default()),
@@ -65,7 +65,7 @@ pub(super) fn check(
         brokers: brokers.into_iter().filter_map(|(name, broker)| Some((name, broker?))).collect(),
         tenants,
     };
-    timing::check(report, &config);
+    timing::check(report, &mut config);
     routes::warn_unused_brokers(report, &config);
     config
 }

@@ -13,7 +13,6 @@ use crate::config::key::KeyPath;
 use crate::config::raw::{RawDatabase, RawDelivery, RawRetention, RawTenant, Text};
 use crate::config::report::Report;
 use crate::config::secret;
-use crate::config::units::Unit;
 use crate::config::{Backoff, Database, Delivery, Poll, Retention, SchemaName, TenantConfig, words};
 use crate::outbox::Route;
 
@@ -183,7 +182,7 @@ pub(super) fn delivery(
         max: limits::duration(report, &backoff_path.key("max"), backoff.max, limits::BACKOFF_MAX)
             .unwrap_or(base.backoff.max),
     };
-    ordered(report, &backoff_path, ("base", backoff.base), ("max", backoff.max));
+    limits::ordered(report, &backoff_path, ("base", backoff.base), ("max", backoff.max));
 
     let poll = raw.poll.clone().unwrap_or_default();
     let poll_path = path.key("poll");
@@ -193,14 +192,14 @@ pub(super) fn delivery(
         max: limits::duration(report, &poll_path.key("max"), poll.max, limits::POLL_MAX)
             .unwrap_or(base.poll.max),
     };
-    ordered(report, &poll_path, ("min", poll.min), ("max", poll.max));
+    limits::ordered(report, &poll_path, ("min", poll.min), ("max", poll.max));
 
     let mut count = |key: &str, raw, limits| limits::count::<u32>(report, &path.key(key), raw, limits);
     let max_refusals = count("max_refusals", raw.max_refusals, limits::TRIES);
     let max_unknown = count("max_unknown", raw.max_unknown, limits::TRIES);
     let batch_events = count("batch_events", raw.batch_events, limits::BATCH_EVENTS);
     let claims_in_flight = count("claims_in_flight", raw.claims_in_flight, limits::CLAIMS_IN_FLIGHT);
-    let lease = limits::duration(report, &path.key("lease"), raw.lease, limits::LEASE);
+    let lease = limits::span(report, &path.key("lease"), raw.lease.clone(), limits::LEASE, base.lease);
     let order_horizon =
         limits::duration(report, &path.key("order_horizon"), raw.order_horizon, limits::ORDER_HORIZON);
     let on_dead = limits::choice(report, &path.key("on_dead"), raw.on_dead.as_ref(), words::ON_DEAD);
@@ -208,32 +207,12 @@ pub(super) fn delivery(
         max_refusals: max_refusals.unwrap_or(base.max_refusals),
         max_unknown: max_unknown.unwrap_or(base.max_unknown),
         backoff,
-        lease: lease.unwrap_or(base.lease),
+        lease,
         poll,
         batch_events: batch_events.unwrap_or(base.batch_events),
         claims_in_flight: claims_in_flight.unwrap_or(base.claims_in_flight),
         on_dead: on_dead.unwrap_or(base.on_dead),
         order_horizon: order_horizon.unwrap_or(base.order_horizon),
-    }
-}
-
-/// The first value must not be above the second. The fault goes to the one that is written.
-fn ordered(
-    report: &mut Report<'_>,
-    path: &KeyPath,
-    (low_key, low): (&str, std::time::Duration),
-    (high_key, high): (&str, std::time::Duration),
-) {
-    let (low_path, high_path) = (path.key(low_key), path.key(high_key));
-    if low <= high || !report.is_sound(&low_path) || !report.is_sound(&high_path) {
-        return;
-    }
-    if report.sources().value(&low_path).is_some() {
-        let rule = format!("must be at most `{high_key}`, which is {}", high.text());
-        report.fault(&low_path, rule, format!("lower it, or raise `{high_key}`"));
-    } else if report.sources().value(&high_path).is_some() {
-        let rule = format!("must be at least `{low_key}`, which is {}", low.text());
-        report.fault(&high_path, rule, format!("raise it, or lower `{low_key}`"));
     }
 }
 

@@ -73,6 +73,7 @@ migrations! {
     5 "publish";
     6 "inbox";
     7 "rights";
+    8 "blocked_keys";
 }
 
 impl Migration {

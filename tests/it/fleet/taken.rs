@@ -47,6 +47,11 @@ async fn a_stale_owner_changes_nothing_but_what_was_confirmed() {
     let lane = &operator.lanes().await.unwrap()[0];
     assert_eq!((lane.owner, lane.owner_name.as_deref()), (Some(owner), Some("operator")));
     assert_eq!(fenced(), 1.0, "each outcome is counted once");
+    let shown = |name| metric(name, &[("tenant", "fenced")]);
+    assert_eq!(shown("outrider_lanes_lost_total"), 1.0);
+    let doubt = shown("outrider_events_in_doubt_total");
+    // One is counted if the loss was noticed before the refusal came in, and both before either.
+    assert!(doubt <= 2.0, "{doubt}");
 
     broker.store.take_back(refusing);
     operator.give(0, owner, Duration::ZERO).await.unwrap();

@@ -233,7 +233,7 @@ async fn a_table_that_changed_under_prepared_statements_is_met_again(mut f: Fixt
     let (token, claimed) = f.claim("t").await;
     assert_eq!(claimed_seqs(&claimed), seqs);
     f.store.settle_sent("b", Uuid::new_v4(), &seqs, &[token]).await.unwrap();
-    f.run("DROP VIEW outrider.events; ALTER TABLE outrider.outbox ALTER COLUMN type TYPE varchar(200)").await;
+    f.run("DROP VIEW outrider.events, outrider.blocked_keys; ALTER TABLE outrider.outbox ALTER COLUMN type TYPE varchar(200)").await;
     let seqs = f.insert("t", None, 1).await;
     assert_eq!(claimed_seqs(&f.claim("t").await.1), seqs);
     assert_eq!(f.store.resent(), 1, "the cached plan no longer fitted, and a new connection was made");

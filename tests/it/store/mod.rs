@@ -1,5 +1,6 @@
 //! The store's statements against real PostgreSQL 15 and 18: the contract of each, and the failure cases it is to survive.
 
+mod blocked;
 mod claims;
 mod connection;
 mod doctor;

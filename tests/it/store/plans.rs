@@ -116,6 +116,12 @@ async fn no_plan_grows_with_what_was_sent(mut f: Fixture) {
         }
     }
     f.run("RESET plan_cache_mode").await;
+    // People have no settings of their own.
+    f.run("RESET enable_seqscan; RESET jit").await;
+    let view = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM outrider.blocked_keys";
+    let plan: Value = f.one(view).await;
+    judge(&plan[0]["Plan"], "blocked_keys", 500, &mut faults);
+    f.run("SET enable_seqscan = off; SET jit = off").await;
     topics_cost_by_topic_not_by_row(&mut f, &mut faults).await;
     assert!(faults.is_empty(), "{faults}");
 }

@@ -58,6 +58,7 @@ async fn an_application_can_do_nothing_else(mut f: Fixture) {
         "SELECT * FROM outrider.claim",
         "SELECT * FROM outrider.receipt",
         "SELECT * FROM outrider.events",
+        "SELECT * FROM outrider.blocked_keys",
         "SELECT * FROM outrider.inbox",
         "SELECT setval('outrider.outbox_seq_seq', 1)",
         "SELECT outrider.grant_rights()",
