@@ -131,7 +131,7 @@ async fn nothing_is_handed_over_that_could_outlive_its_lease() {
 #[tokio::test]
 async fn a_lost_lane_makes_what_is_in_flight_unknown_and_says_so() {
     let tenant = Tenant::new("doubted").await;
-    let broker = Scripted::new(Script { flight: Duration::from_secs(3), ..Script::default() });
+    let broker = Scripted::new(Script { flight: Duration::from_secs(5), ..Script::default() });
     tenant.insert_many("orders", 7, 0).await;
     let root = "[brokers.hub]\nkind = \"script\"\npublish_deadline = \"6s\"\n[delivery]\nlease = \"12s\"\n\
                 [[routes]]\ntopic = \"*\"\nbroker = \"hub\"\n";
@@ -144,17 +144,17 @@ async fn a_lost_lane_makes_what_is_in_flight_unknown_and_says_so() {
     let (mut operator, owner) = (tenant.store(), Uuid::new_v4());
     assert_eq!(operator.take(0, owner, "operator", Duration::from_secs(60), true).await.unwrap(), Some(2));
     operator.reclaim(0, owner, &[], true).await.unwrap();
+    assert_eq!(
+        tenant.event(1).await,
+        ("pending".to_owned(), 1, 0, None),
+        "the next owner counted its attempt"
+    );
     // It notices with its next claim.
     tenant.insert("orders", None, b"x").await;
     let shown = |name| metric(name, &[("tenant", "doubted")]);
     until("it is shown", async || shown("outrider_lanes_lost_total") == 1.0).await;
     assert_eq!(shown("outrider_events_in_doubt_total"), 7.0);
     assert_eq!(shown("outrider_lease_seconds"), 0.0);
-    assert_eq!(
-        tenant.event(1).await,
-        ("pending".to_owned(), 1, 0, None),
-        "the next owner counted its attempt"
-    );
     until("the confirms are facts", async || tenant.unsent().await == 1).await;
     operator.give(0, owner, Duration::ZERO).await.unwrap();
     tenant.drained().await;
