@@ -30,16 +30,19 @@ pub(super) async fn memory_alarm(scene: &mut Scene<'_>) -> Result<()> {
 }
 
 pub(super) async fn queue_full(scene: &mut Scene<'_>) -> Result<()> {
-    let name = scene.run.clone();
-    let policy = r#"{"max-length": 1, "overflow": "reject-publish"}"#;
-    let pattern = format!("^{name}$");
-    block_in_place(|| {
-        control(&scene.ground.rabbitmq, &["set_policy", &name, &pattern, policy, "--apply-to", "queues"])
-    })?;
+    limit(scene, 1)?;
     tokio::time::sleep(LASTS).await;
-    block_in_place(|| control(&scene.ground.rabbitmq, &["clear_policy", &name]))?;
-    // A quorum queue tells publishers that there is room when messages leave it, not when its limit does.
+    limit(scene, 1_000_000)?;
+    // A quorum queue tells publishers that there is room when messages leave it, not when its limit is raised. And it does
+    // so only while its policy says `reject-publish`: with the policy gone, channels that were refused stay refused.
     scene.collect(Kind::Rabbitmq).await
+}
+
+fn limit(scene: &Scene<'_>, messages: u32) -> Result<()> {
+    let (name, pattern) = (scene.run.as_str(), format!("^{}$", scene.run));
+    let policy = format!(r#"{{"max-length": {messages}, "overflow": "reject-publish"}}"#);
+    let arguments = ["set_policy", name, &pattern, &policy, "--apply-to", "queues"];
+    block_in_place(|| control(&scene.ground.rabbitmq, &arguments))
 }
 
 pub(super) async fn exchange_deleted(scene: &mut Scene<'_>) -> Result<()> {
