@@ -60,6 +60,17 @@ impl Judgement {
     }
 }
 
+/// An event that committed, and what is left of its delivery.
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: Uuid,
+    seq: i64,
+    topic: String,
+    key: Option<String>,
+    hold: Option<i16>,
+    last_error: Option<String>,
+}
+
 fn broker_of(topic: &str) -> &'static str {
     TOPICS.iter().find(|(name, _)| *name == topic).map_or("nobody", |(_, broker)| broker)
 }
@@ -71,13 +82,13 @@ pub(crate) async fn judge(scene: &Scene<'_>, told: &Told, fenced: u64, catch_up:
     let mut reasonless = 0;
     for tenant in TENANTS {
         let mut database = PgConnection::connect(&scene.database_url(tenant)).await?;
-        let rows: Vec<(Uuid, i64, String, Option<String>, Option<i16>, Option<String>)> = sqlx::query_as(
+        let rows: Vec<Row> = sqlx::query_as(
             "SELECT o.id, o.seq, o.topic, o.key, d.hold, d.last_error
                FROM outrider.outbox o LEFT JOIN outrider.delivery d USING (seq)",
         )
         .fetch_all(&mut database)
         .await?;
-        for (id, seq, topic, key, hold, last_error) in rows {
+        for Row { id, seq, topic, key, hold, last_error } in rows {
             if hold == Some(3) {
                 dead.insert(id);
                 reasonless += u64::from(last_error.is_none());
