@@ -23,8 +23,11 @@ const WRITERS: usize = 3;
 /// Between two transactions of a writer, on average.
 const PACE: Duration = Duration::from_millis(40);
 
-/// Longest time between insert and commit.
+/// Longest time between insert and commit, in milliseconds; of one transaction in so many a longer one, so that others
+/// with a later `seq` commit first and are sent meanwhile.
 const LINGER_MS: u64 = 20;
+const LONG_LINGER_MS: u64 = 500;
+const LONG_ONE_IN: u32 = 20;
 
 /// Ordering keys of a tenant.
 const KEYS: u32 = 12;
@@ -211,7 +214,8 @@ impl Writer {
             .bind(&draft.payload)
             .execute(&mut *transaction)
             .await?;
-        tokio::time::sleep(Duration::from_millis(self.chance.random_range(0..LINGER_MS))).await;
+        let longest = if self.chance.random_ratio(1, LONG_ONE_IN) { LONG_LINGER_MS } else { LINGER_MS };
+        tokio::time::sleep(Duration::from_millis(self.chance.random_range(0..longest))).await;
         if draft.rolled_back {
             transaction.rollback().await?;
             self.told().rolled_back.push((self.tenant, draft.id, draft.topic));

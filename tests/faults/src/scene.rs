@@ -169,11 +169,17 @@ impl<'g> Scene<'g> {
         let run = &self.run;
         let mut text = format!(
             "[replica]\nname = \"{run}-{number}\"\n[shutdown]\ngrace = \"10s\"\n[delivery]\nlease = \"{LEASE}\"\n\
-             batch_events = 50\nbackoff = {{ base = \"100ms\", max = \"1s\" }}\non_dead = \"skip\"\nmax_refusals = 3\n"
+             batch_events = 50\nbackoff = {{ base = \"100ms\", max = \"1s\" }}\non_dead = \"skip\"\nmax_refusals = 1000\n"
         );
         let params = [
             ("kafka", format!("\"bootstrap.servers\" = \"{}\"", self.ground.kafka_ways[number].address())),
-            ("rabbitmq", format!("url = \"amqp://guest:guest@{}/%2f\"", replica.rabbitmq.address())),
+            (
+                "rabbitmq",
+                format!(
+                    "url = \"amqp://guest:guest@{}/%2f\", unroutable = \"refuse\"",
+                    replica.rabbitmq.address()
+                ),
+            ),
             ("nats", format!("url = \"nats://{}\", duplicate_window = \"3600s\"", replica.nats.address())),
         ];
         for (kind, params) in params {

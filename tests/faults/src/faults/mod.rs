@@ -90,7 +90,7 @@ faults! {
     "rabbitmq.queue-full" 1 false true rabbitmq::queue_full, "for 8 s the queue is full and rejects";
     "rabbitmq.exchange-deleted" 1 true true rabbitmq::exchange_deleted, "the exchange is deleted, which closes the channel, and declared again after 5 s";
     "rabbitmq.connections-closed" 1 false true rabbitmq::connections_closed, "the server closes every connection, five times";
-    "rabbitmq.unroutable" 1 false true rabbitmq::unroutable, "for 5 s no queue is bound, so events are returned";
+    "rabbitmq.unroutable" 1 false true rabbitmq::unroutable, "for 5 s no queue is bound, so each event is returned and refused, and its key waits behind it";
     "nats.power-cut" 1 true true servers::nats_power_cut, "SIGKILL and restart";
     "nats.restarted" 1 false true servers::nats_restarted, "an orderly restart";
     "nats.paused" 1 false false servers::nats_paused, "SIGSTOP for 60 s";
