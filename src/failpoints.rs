@@ -4,6 +4,25 @@
 //! `FAILPOINTS="after-claim=20*off->return(3)"` lets the place be reached 20 times and ends the process, as SIGKILL
 //! does, 3 ms after the next. `OUTRIDER_WITHOUT_GUARD=claim-token` sends statements without that guard.
 
+/// A guard by its name, the statement that it stands in, and what stands there without it.
+#[cfg(any(test, feature = "failpoints"))]
+const GUARDS: [(&str, &str, &str, &str); 4] = [
+    ("claim-token", "settle_failed", "FROM i, c WHERE i.seq = ANY (c.seqs)", "FROM i"),
+    (
+        "lane-lock",
+        "claim",
+        "SELECT lane, until FROM outrider.lane\n   WHERE lane = :lane AND owner = :owner AND until > clock_timestamp() AND EXISTS (SELECT FROM win) FOR SHARE",
+        "SELECT lane, clock_timestamp() + interval '1 h' AS until FROM outrider.lane\n   WHERE lane = :lane AND :owner::uuid IS NOT NULL AND EXISTS (SELECT FROM win)",
+    ),
+    (
+        "floor",
+        "claim",
+        "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS xmin",
+        "SELECT 9223372036854775807 AS xmin",
+    ),
+    ("key-block", "claim", "h.hold <= w.blocking", "h.hold <= w.blocking AND false"),
+];
+
 #[cfg(not(feature = "failpoints"))]
 mod inner {
     /// Keeps nothing.
@@ -30,23 +49,7 @@ mod inner {
 
     use rustix::process::{Signal, getpid, kill_process};
 
-    /// A guard by its name, the statement that it stands in, and what stands there without it.
-    const GUARDS: [(&str, &str, &str, &str); 4] = [
-        ("claim-token", "settle_failed", "FROM i, c WHERE i.seq = ANY (c.seqs)", "FROM i"),
-        (
-            "lane-lock",
-            "claim",
-            "SELECT lane, until FROM outrider.lane\n   WHERE lane = :lane AND owner = :owner AND until > clock_timestamp() AND EXISTS (SELECT FROM win) FOR SHARE",
-            "SELECT lane, clock_timestamp() + interval '1 h' AS until FROM outrider.lane\n   WHERE lane = :lane AND :owner::uuid IS NOT NULL AND EXISTS (SELECT FROM win)",
-        ),
-        (
-            "floor",
-            "claim",
-            "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS xmin",
-            "SELECT 9223372036854775807 AS xmin",
-        ),
-        ("key-block", "claim", "h.hold <= w.blocking", "h.hold <= w.blocking AND false"),
-    ];
+    use super::GUARDS;
 
     /// Holds the fail points of the environment as long as it lives.
     pub(crate) struct Armed(#[expect(dead_code, reason = "kept for its drop")] fail::FailScenario<'static>);
@@ -92,20 +95,21 @@ mod inner {
         let guard = GUARDS.iter().find(|(name, file, ..)| *name == taken && *file == statement);
         guard.map_or(Cow::Borrowed(source), |(_, _, with, without)| source.replacen(with, without, 1).into())
     }
-
-    #[cfg(test)]
-    mod tests {
-        use super::GUARDS;
-
-        #[test]
-        fn every_guard_stands_in_its_statement() {
-            for (name, file, with, _) in GUARDS {
-                let path = format!("{}/src/store/sql/{file}.sql", env!("CARGO_MANIFEST_DIR"));
-                let text = std::fs::read_to_string(path).unwrap();
-                assert_eq!(text.matches(with).count(), 1, "{name}");
-            }
-        }
-    }
 }
 
 pub(crate) use inner::{arm, reach, weaken};
+
+#[cfg(test)]
+mod tests {
+    use super::GUARDS;
+
+    #[test]
+    fn every_guard_stands_in_its_statement() {
+        for (name, file, with, without) in GUARDS {
+            let path = format!("{}/src/store/sql/{file}.sql", env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(path).unwrap();
+            assert_eq!(text.matches(with).count(), 1, "{name}");
+            assert_ne!(with, without, "{name}");
+        }
+    }
+}
