@@ -2,7 +2,8 @@
 //! which no shipped program has: without it every function here is empty.
 //!
 //! `FAILPOINTS="after-claim=20*off->return(3)"` lets the place be reached 20 times and ends the process, as SIGKILL
-//! does, 3 ms after the next. `OUTRIDER_WITHOUT_GUARD=claim-token` sends statements without that guard.
+//! does, 3 ms after the next. `FAILPOINTS="publish=return(orders.poison.v1)"` makes a publisher panic over every event of
+//! that type. `OUTRIDER_WITHOUT_GUARD=claim-token` sends statements without that guard.
 
 /// A guard by its name, the statement that it stands in, and what stands there without it.
 #[cfg(any(test, feature = "failpoints"))]
@@ -35,6 +36,9 @@ mod inner {
 
     #[inline(always)]
     pub(crate) fn reach(_place: &'static str) {}
+
+    #[inline(always)]
+    pub(crate) fn publish(_messages: &[outrider_broker::Message]) {}
 
     #[inline(always)]
     pub(crate) fn weaken(_statement: &str, source: &'static str) -> std::borrow::Cow<'static, str> {
@@ -75,6 +79,16 @@ mod inner {
         fail::fail_point!(place, |delay_ms: Option<String>| end_after(delay_ms));
     }
 
+    /// Panics over a message of the type that the fail point names.
+    #[expect(clippy::panic, reason = "what the fault kit asks for")]
+    pub(crate) fn publish(messages: &[outrider_broker::Message]) {
+        fail::fail_point!("publish", |kind: Option<String>| {
+            if let Some(message) = messages.iter().find(|message| kind.as_deref() == Some(&*message.kind)) {
+                panic!("over event {}, as the fail point asks", message.id);
+            }
+        });
+    }
+
     fn end_after(delay_ms: Option<String>) {
         let delay = delay_ms.and_then(|text| text.parse().ok()).map_or(Duration::ZERO, Duration::from_millis);
         if delay.is_zero() {
@@ -97,7 +111,7 @@ mod inner {
     }
 }
 
-pub(crate) use inner::{arm, reach, weaken};
+pub(crate) use inner::{arm, publish, reach, weaken};
 
 #[cfg(test)]
 mod tests {

@@ -14,6 +14,7 @@ use crate::actors::board::{Board, Pulse};
 use crate::actors::messages::{PublishBatch, PublishReport};
 use crate::actors::outlet::{LinkState, Outlet};
 use crate::actors::signals::Signals;
+use crate::failpoints;
 use crate::telemetry::{self, LinkChanged};
 
 /// A plugin returns by the deadline; one that does not is cut off this much later. Longer, and a lease could end
@@ -97,7 +98,10 @@ impl Link {
         };
         let begun = Instant::now();
         // A task of its own: it runs on the I/O threads, and a panic in the plugin ends the batch and nothing else.
-        let mut task = tokio::spawn(async move { connection.publish(messages, deadline).await });
+        let mut task = tokio::spawn(async move {
+            failpoints::publish(&messages);
+            connection.publish(messages, deadline).await
+        });
         let outcomes = match timeout_at((deadline + OVERDUE).into(), &mut task).await {
             Ok(Ok(outcomes)) if outcomes.len() == count => outcomes,
             Ok(Ok(_)) => self.broken_plugin(generation, count, "the plugin lost count of its outcomes"),

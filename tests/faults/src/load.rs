@@ -101,6 +101,11 @@ impl Load {
         self.poisoned.send_replace(on);
     }
 
+    /// An event that somebody else wrote, and that can't be published.
+    pub(crate) fn count_as_poison(&self, id: Uuid) {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).poison.insert(id);
+    }
+
     /// The writers rest from now on, or no longer.
     pub(crate) fn pause(&self, on: bool) {
         self.paused.send_replace(on);

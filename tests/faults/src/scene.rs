@@ -28,6 +28,9 @@ pub(crate) const TENANTS: [&str; 3] = ["acme", "globex", "initech"];
 /// Most events that are unanswered at a time, of each broker and replica: what one disturbance may send again.
 pub(crate) const IN_FLIGHT: u64 = 200;
 
+/// Few, so that an outage that counted would show.
+pub(crate) const MAX_UNKNOWN: i32 = 5;
+
 const LEASE: &str = "6s";
 const PUBLISH_DEADLINE: &str = "3s";
 
@@ -169,7 +172,8 @@ impl<'g> Scene<'g> {
         let run = &self.run;
         let mut text = format!(
             "[replica]\nname = \"{run}-{number}\"\n[shutdown]\ngrace = \"10s\"\n[delivery]\nlease = \"{LEASE}\"\n\
-             batch_events = 50\nbackoff = {{ base = \"100ms\", max = \"1s\" }}\non_dead = \"skip\"\nmax_refusals = 1000\n"
+             batch_events = 50\nbackoff = {{ base = \"100ms\", max = \"1s\" }}\non_dead = \"skip\"\nmax_refusals = 1000\n\
+             max_unknown = {MAX_UNKNOWN}\n"
         );
         let params = [
             ("kafka", format!("\"bootstrap.servers\" = \"{}\"", self.ground.kafka_ways[number].address())),
@@ -190,6 +194,7 @@ impl<'g> Scene<'g> {
             );
         }
         let routes = [
+            ("ledger.*", "kafka", format!("topic = \"{}\"", self.ledger_topic())),
             ("orders.*", "kafka", format!("topic = \"{}\"", self.kafka_topic())),
             (
                 "billing.*",
@@ -206,6 +211,11 @@ impl<'g> Scene<'g> {
 
     pub(crate) fn kafka_topic(&self) -> String {
         format!("{}-orders", self.run)
+    }
+
+    /// Of the broker that loses messages in one fault. It has one partition, and exists in that fault only.
+    pub(crate) fn ledger_topic(&self) -> String {
+        format!("{}-ledger", self.run)
     }
 
     pub(crate) fn database(&self, tenant: &str) -> String {
@@ -229,6 +239,52 @@ impl<'g> Scene<'g> {
         sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut database).await?;
         database.close().await?;
         Ok(())
+    }
+
+    /// Writes one event without a key. Returns its id.
+    pub(crate) async fn write(&self, tenant: &str, topic: &str, kind: &str, bytes: usize) -> Result<Uuid> {
+        let mut database = PgConnection::connect(&self.database_url(tenant)).await?;
+        let sql = "INSERT INTO outrider.outbox (topic, type, payload) VALUES ($1, $2, $3) RETURNING id";
+        let payload = vec![b'x'; bytes];
+        let insert = sqlx::query_scalar(sql).bind(topic).bind(kind).bind(payload);
+        insert.fetch_one(&mut database).await.context("write an event")
+    }
+
+    /// The same, for one that has to end dead.
+    pub(crate) async fn write_poison(
+        &self,
+        tenant: &str,
+        topic: &str,
+        kind: &str,
+        bytes: usize,
+    ) -> Result<Uuid> {
+        let id = self.write(tenant, topic, kind, bytes).await?;
+        self.load.as_ref().context("find the load")?.count_as_poison(id);
+        Ok(id)
+    }
+
+    /// Waits until an event is dead. Returns its attempts, and why.
+    pub(crate) async fn dead(&self, tenant: &str, id: Uuid) -> Result<(i32, String)> {
+        let mut database = PgConnection::connect(&self.database_url(tenant)).await?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let row: Option<(i16, i32, Option<String>)> = sqlx::query_as(
+                "SELECT hold, attempts::int, last_error FROM outrider.delivery JOIN outrider.outbox USING (seq)
+                  WHERE id = $1",
+            )
+            .bind(id)
+            .fetch_optional(&mut database)
+            .await?;
+            match row {
+                Some((3, attempts, reason)) => return Ok((attempts, reason.unwrap_or_default())),
+                None => bail!("give up event {id} of `{tenant}`: it was sent"),
+                Some((hold, attempts, reason)) => ensure!(
+                    Instant::now() < deadline,
+                    "give up event {id} of `{tenant}`: after {PATIENCE:?} it is held as {hold}, {attempts} attempts, {reason:?}"
+                ),
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Runs SQL as superuser in the server's own database.

@@ -1,17 +1,19 @@
 //! What only Kafka does.
 
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use outrider_test_support::consume::kafka;
 use outrider_test_support::proxy::Mode;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
+use tokio::task::block_in_place;
 
 use super::servers::refuse;
 use crate::ground::Kind;
-use crate::scene::Scene;
+use crate::scene::{Scene, TENANTS};
 
 const LASTS: Duration = Duration::from_secs(8);
 
@@ -43,6 +45,58 @@ async fn set_least_replicas(scene: &Scene<'_>, count: &str) -> Result<()> {
     let change = AlterConfig::new(ResourceSpecifier::Topic(&topic)).set("min.insync.replicas", count);
     for altered in admin.alter_configs([&change], &AdminOptions::new()).await? {
         altered.map_err(|(_, code)| anyhow::anyhow!("{code}")).context("alter the topic")?;
+    }
+    Ok(())
+}
+
+/// The broker loses a batch that it had confirmed, as with an unclean election of a leader. The next one of that
+/// partition is out of sequence, which ends an idempotent producer for good; what it had in hand goes on with a new one.
+pub(super) async fn fatal_error(scene: &mut Scene<'_>) -> Result<()> {
+    let (address, ledger, tenant) =
+        (scene.ground.kafka.address().to_owned(), scene.ledger_topic(), TENANTS[0]);
+    kafka::create_topics(&address, &[&ledger], 1).await?;
+    for _ in 0..3 {
+        scene.write(tenant, "ledger.booked", "faults.booked.v1", 10).await?;
+        scene.caught_up().await.context("send to the ledger")?;
+    }
+    block_in_place(|| scene.ground.kafka.kill());
+    let partition = scene.ground.kafka.folder().join("data").join(format!("{ledger}-0"));
+    lose_last_batch(&partition).with_context(|| format!("lose a batch in `{}`", partition.display()))?;
+    block_in_place(|| scene.ground.kafka.restart())?;
+    scene.hits += 1;
+    scene.write(tenant, "ledger.booked", "faults.booked.v1", 10).await?;
+    scene.caught_up().await.context("go on after a fatal error")?;
+    let log = scene.replicas[0].daemon.log();
+    let log = std::fs::read_to_string(log).context("read the relay's log")?;
+    ensure!(
+        log.contains("Kafka client has failed and is built anew"),
+        "meet a fatal error: the log has none"
+    );
+    kafka::delete_topics(&address, &[&ledger]).await
+}
+
+/// Cuts the last batch off a partition's only segment, and removes what else could tell of it.
+fn lose_last_batch(partition: &Path) -> Result<()> {
+    /// Base offset and length, which stand before what the length counts.
+    const BEFORE: usize = 12;
+    let segment = partition.join(format!("{:020}.log", 0));
+    let bytes = std::fs::read(&segment)?;
+    let (mut last, mut next) = (None, 0);
+    while let Some(length) = bytes.get(next + 8..next + BEFORE) {
+        let length = u32::from_be_bytes(length.try_into()?);
+        if length == 0 {
+            break;
+        }
+        last = Some(next);
+        next += BEFORE + usize::try_from(length)?;
+    }
+    let last = last.context("find a batch")?;
+    std::fs::OpenOptions::new().write(true).open(&segment)?.set_len(u64::try_from(last)?)?;
+    for entry in std::fs::read_dir(partition)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "snapshot") {
+            std::fs::remove_file(path)?;
+        }
     }
     Ok(())
 }

@@ -81,6 +81,7 @@ faults! {
     "kafka.refused" 1 true true servers::kafka_refused, "connections are cut and refused for 8 s";
     "kafka.unknown-topic" 1 false false kafka::unknown_topic, "the topic is gone for 8 s";
     "kafka.not-enough-replicas" 1 false true kafka::not_enough_replicas, "for 8 s the topic asks for more replicas than there are";
+    "kafka.fatal-error" 1 false false kafka::fatal_error, "the broker loses a batch that it had confirmed, so that the next ends the idempotent producer for good";
     "rabbitmq.power-cut" 1 false true servers::rabbitmq_power_cut, "SIGKILL and restart";
     "rabbitmq.restarted" 1 false true servers::rabbitmq_restarted, "an orderly restart: sessions are lost";
     "rabbitmq.paused" 1 false false servers::rabbitmq_paused, "SIGSTOP for 60 s";
@@ -99,6 +100,8 @@ faults! {
     "nats.stream-deleted" 1 false false nats::stream_deleted, "the stream is gone for 8 s: no responders";
     "nats.stream-full" 1 true true nats::stream_full, "for 8 s the stream takes no more (discard new)";
     "nats.subject-unbound" 1 false true nats::subject_unbound, "for 8 s no stream takes the subjects";
+    "nats.max-payload-lowered" 1 false false nats::max_payload_lowered, "a restart with a lower limit: what is larger is dead with size and limit, and before and after it passes";
+    "nats.confirm-never-comes" 1 false false nats::confirm_never_comes, "one event of each tenant goes to a subject where nobody answers: tried alone, then dead with that reason, its neighbours through";
     "outage.with-backlog" 1 false false outage::with_backlog, "RabbitMQ is away for a minute while 100,000 events wait for it: next to no statements, flat memory, the other brokers as fast, then drained at the usual rate";
     "pooler.none" 2 true false pooler::nothing, "behind pgbouncer in transaction mode, without a fault: not one copy";
     "pooler.killed-before-claim" 1 false false relay::killed_before_claim, "the same, and SIGKILL as a claim is about to be sent";
@@ -110,4 +113,5 @@ faults! {
     "pooler.killed-during-shutdown" 1 false false relay::killed_during_drain, "the same, and SIGKILL when the drain has begun";
     "pooler.killed-at-random" 1 false false relay::killed_at_random, "the same, and SIGKILL at five random times";
     "poison.refused" 1 true false poison::refused, "one event in fifty can't be published: dead with a reason, the rest through";
+    "poison.publisher-panics" 1 false false poison::publisher_panics, "one event of each broker makes its publisher panic each time: tried alone, then dead with that reason, its neighbours through";
 }

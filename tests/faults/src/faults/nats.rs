@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use async_nats::jetstream;
 use async_nats::jetstream::stream::{Config, DiscardPolicy};
+use outrider_servers::nats;
 use outrider_test_support::proxy::Mode;
+use tokio::task::block_in_place;
 
 use super::servers::refuse;
 use crate::ground::Kind;
-use crate::scene::Scene;
+use crate::scene::{MAX_UNKNOWN, Scene, TENANTS};
 
 const LASTS: Duration = Duration::from_secs(8);
 
@@ -65,4 +67,57 @@ pub(super) async fn subject_unbound(scene: &mut Scene<'_>) -> Result<()> {
     tokio::time::sleep(LASTS).await;
     context.update_stream(before).await.context("give the subjects back")?;
     Ok(())
+}
+
+/// Somebody listens on the subject who never answers, and no stream takes it: no confirm, and no word that there is none.
+/// Other subjects of the same route are confirmed meanwhile.
+pub(super) async fn confirm_never_comes(scene: &mut Scene<'_>) -> Result<()> {
+    let context = context(scene).await?;
+    let before = config(&context, &scene.run).await?;
+    let subjects = vec![format!("{}.*.shipping.requested", scene.run)];
+    context.update_stream(Config { subjects, ..before.clone() }).await.context("narrow the stream")?;
+    let listener = async_nats::connect(scene.ground.nats.address()).await.context("connect to NATS")?;
+    let heard = listener.subscribe(format!("{}.*.shipping.silent", scene.run)).await.context("listen")?;
+    listener.flush().await.context("listen")?;
+    for tenant in TENANTS {
+        let id = scene.write_poison(tenant, "shipping.silent", "faults.silent.v1", 10).await?;
+        let (attempts, reason) = scene.dead(tenant, id).await?;
+        ensure!(attempts >= MAX_UNKNOWN, "try `{id}` {MAX_UNKNOWN} times: it was tried {attempts} times");
+        ensure!(reason.contains("alone"), "say that `{id}` was tried alone: {reason}");
+        // What had to wait while the event was tried alone.
+        scene.caught_up().await?;
+    }
+    drop(heard);
+    context.update_stream(before).await.context("widen the stream")?;
+    scene.poisoned = true;
+    Ok(())
+}
+
+/// A restart with a lower limit: what was fine is refused now, and says so; before and afterwards it passes.
+pub(super) async fn max_payload_lowered(scene: &mut Scene<'_>) -> Result<()> {
+    const LOWERED: usize = 64 * 1024;
+    const BETWEEN: usize = 200 * 1024;
+    let topic = "shipping.requested";
+    for tenant in TENANTS {
+        scene.write(tenant, topic, "faults.large.v1", BETWEEN).await?;
+    }
+    scene.caught_up().await.context("send what is below the limit")?;
+    limit(scene, LOWERED)?;
+    for tenant in TENANTS {
+        let id = scene.write_poison(tenant, topic, "faults.large.v1", BETWEEN).await?;
+        let (_, reason) = scene.dead(tenant, id).await?;
+        ensure!(reason.contains(&LOWERED.to_string()), "name the limit of {LOWERED} bytes: {reason}");
+    }
+    limit(scene, nats::MAX_PAYLOAD)?;
+    for tenant in TENANTS {
+        scene.write(tenant, topic, "faults.large.v1", BETWEEN).await?;
+    }
+    scene.poisoned = true;
+    Ok(())
+}
+
+fn limit(scene: &mut Scene<'_>, bytes: usize) -> Result<()> {
+    nats::limit_payload(&scene.ground.nats, bytes)?;
+    scene.hits += 1;
+    block_in_place(|| scene.ground.nats.restart())
 }
