@@ -201,7 +201,7 @@ impl<'g> Scene<'g> {
                 "rabbitmq",
                 format!("exchange = \"{run}\", routing_key = \"{{tenant}}.{{topic}}\""),
             ),
-            ("shipping.*", "nats", format!("subject = \"{run}.{{tenant}}.{{topic}}\"")),
+            ("shipping.*", "nats", format!("subject = \"{run}.{{tenant}}.{{topic}}.{{type}}\"")),
         ];
         for (topic, broker, to) in routes {
             let _ = write!(text, "[[routes]]\ntopic = \"{topic}\"\nbroker = \"{broker}\"\nto = {{ {to} }}\n");
@@ -213,7 +213,7 @@ impl<'g> Scene<'g> {
         format!("{}-orders", self.run)
     }
 
-    /// Of the broker that loses messages in one fault. It has one partition, and exists in that fault only.
+    /// A topic with one partition, in the one fault that makes Kafka lose what it had confirmed.
     pub(crate) fn ledger_topic(&self) -> String {
         format!("{}-ledger", self.run)
     }

@@ -1,10 +1,10 @@
 //! What only Kafka does.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use outrider_test_support::consume::kafka;
+use outrider_test_support::consume::{Consume, kafka};
 use outrider_test_support::proxy::Mode;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, ResourceSpecifier};
@@ -16,6 +16,9 @@ use crate::ground::Kind;
 use crate::scene::{Scene, TENANTS};
 
 const LASTS: Duration = Duration::from_secs(8);
+
+/// What is confirmed is in the broker, so it comes to a reader within this.
+const READ_WITHIN: Duration = Duration::from_secs(30);
 
 /// Longer than a publish may take: nothing is on its way any more.
 const SILENCE: Duration = Duration::from_secs(4);
@@ -64,7 +67,7 @@ pub(super) async fn fatal_error(scene: &mut Scene<'_>) -> Result<()> {
     lose_last_batch(&partition).with_context(|| format!("lose a batch in `{}`", partition.display()))?;
     block_in_place(|| scene.ground.kafka.restart())?;
     scene.hits += 1;
-    scene.write(tenant, "ledger.booked", "faults.booked.v1", 10).await?;
+    let next = scene.write(tenant, "ledger.booked", "faults.booked.v1", 10).await?;
     scene.caught_up().await.context("go on after a fatal error")?;
     let log = scene.replicas[0].daemon.log();
     let log = std::fs::read_to_string(log).context("read the relay's log")?;
@@ -72,6 +75,14 @@ pub(super) async fn fatal_error(scene: &mut Scene<'_>) -> Result<()> {
         log.contains("Kafka client has failed and is built anew"),
         "meet a fatal error: the log has none"
     );
+    // The judge does not read the ledger, where messages are missing on purpose: not this one.
+    let mut consumer = kafka::Consumer::open(&address, &[&ledger]).await?;
+    loop {
+        let message = consumer.next(Instant::now() + READ_WITHIN).await?;
+        if message.context("find in the ledger what came after the fatal error")?.id()? == next {
+            break;
+        }
+    }
     kafka::delete_topics(&address, &[&ledger]).await
 }
 

@@ -101,7 +101,7 @@ faults! {
     "nats.stream-full" 1 true true nats::stream_full, "for 8 s the stream takes no more (discard new)";
     "nats.subject-unbound" 1 false true nats::subject_unbound, "for 8 s no stream takes the subjects";
     "nats.max-payload-lowered" 1 false false nats::max_payload_lowered, "a restart with a lower limit: what is larger is dead with size and limit, and before and after it passes";
-    "nats.confirm-never-comes" 1 false false nats::confirm_never_comes, "one event of each tenant goes to a subject where nobody answers: tried alone, then dead with that reason, its neighbours through";
+    "nats.confirm-never-comes" 1 false false nats::confirm_never_comes, "one event of each tenant goes to a subject where nobody answers, unlike others of its topic: tried alone, then dead with that reason, its neighbours through";
     "outage.with-backlog" 1 false false outage::with_backlog, "RabbitMQ is away for a minute while 100,000 events wait for it: next to no statements, flat memory, the other brokers as fast, then drained at the usual rate";
     "pooler.none" 2 true false pooler::nothing, "behind pgbouncer in transaction mode, without a fault: not one copy";
     "pooler.killed-before-claim" 1 false false relay::killed_before_claim, "the same, and SIGKILL as a claim is about to be sent";
