@@ -72,7 +72,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         place: "src/actors/publisher",
-        modules: Some(&["actors", "outbox::retry", "outbox::lease", "telemetry"]),
+        modules: Some(&["actors", "outbox::retry", "outbox::lease", "telemetry", "failpoints"]),
         never: &["crate::actors::claimer", "crate::actors::supervisor", "crate::actors::fleet"],
     },
     Rule {
