@@ -37,17 +37,24 @@ struct State {
 pub struct Proxy {
     address: SocketAddr,
     state: watch::Sender<State>,
+    target: watch::Sender<SocketAddr>,
     accepting: JoinHandle<()>,
 }
 
 impl Proxy {
     /// Listens on a free loopback port and passes everything on to `target`.
     pub async fn start(target: SocketAddr) -> io::Result<Proxy> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), target).await
+    }
+
+    /// The same on an address of the caller's choice; port 0 takes any free one.
+    pub async fn start_at(address: SocketAddr, target: SocketAddr) -> io::Result<Proxy> {
+        let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let (state, watched) = watch::channel(State { mode: Mode::Pass, generation: 0 });
-        let accepting = tokio::spawn(accept(listener, target, watched));
-        Ok(Proxy { address, state, accepting })
+        let (target, aim) = watch::channel(target);
+        let accepting = tokio::spawn(accept(listener, aim, watched));
+        Ok(Proxy { address, state, target, accepting })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -57,6 +64,11 @@ impl Proxy {
     /// Switches, for living connections as well as for new ones.
     pub fn set(&self, mode: Mode) {
         self.state.send_modify(|state| state.mode = mode);
+    }
+
+    /// New connections go there from now on; living ones stay where they are.
+    pub fn point(&self, target: SocketAddr) {
+        self.target.send_replace(target);
     }
 
     /// Breaks every connection there is now. New ones fare as the mode says.
@@ -72,12 +84,13 @@ impl Drop for Proxy {
     }
 }
 
-async fn accept(listener: TcpListener, target: SocketAddr, state: watch::Receiver<State>) {
+async fn accept(listener: TcpListener, target: watch::Receiver<SocketAddr>, state: watch::Receiver<State>) {
     loop {
         let Ok((client, _)) = listener.accept().await else { continue };
         if state.borrow().mode == Mode::Refuse {
             continue; // dropped, and so closed
         }
+        let target = *target.borrow();
         tokio::spawn(connect(client, target, state.clone()));
     }
 }

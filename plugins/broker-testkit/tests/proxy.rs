@@ -106,3 +106,16 @@ async fn delays() {
     timeout(SOON, echo(&mut socket)).await.expect("in time").expect("passed");
     assert!(begun.elapsed() >= Duration::from_millis(200), "there and back");
 }
+
+#[tokio::test]
+async fn points_new_ones_elsewhere() {
+    let proxy = before_echo().await;
+    let mut old = connect(&proxy).await;
+    timeout(SOON, echo(&mut old)).await.expect("in time").expect("passed");
+    let elsewhere = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+    proxy.point(elsewhere.local_addr().expect("bound"));
+    let new = connect(&proxy).await;
+    timeout(SOON, elsewhere.accept()).await.expect("in time").expect("came there");
+    assert_eq!(timeout(SOON, echo(&mut old)).await.expect("in time").expect("stays where it was"), b'x');
+    drop(new);
+}

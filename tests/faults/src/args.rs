@@ -36,7 +36,12 @@ pub(crate) struct Args {
     /// Of random times, and of the pairs of faults; the same seed draws the same.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Random pairs of faults to run after the single ones; default: 3, with --quick or --only 0.
+    /// How many faults are injected at the same time, each into a relay of its own; those that break a server, which
+    /// all share, always come alone.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub(crate) jobs: u8,
+    /// Random pairs of faults, injected into the same relay at the same moment, after the single ones; default: 3, with
+    /// --quick or --only 0.
     #[arg(long, value_name = "N")]
     pub(crate) pairs: Option<usize>,
     /// Run the daemon without one of its guards; the kit has to fail then.

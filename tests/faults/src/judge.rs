@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use anyhow::Result;
 use outrider_test_support::verify::{self, Counts, Written};
 use serde_json::{Value, json};
-use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::ground::BROKERS;
@@ -76,12 +75,12 @@ fn broker_of(topic: &str) -> Option<&'static str> {
 }
 
 /// Compares. The replicas have ended.
-pub(crate) async fn judge(scene: &Scene<'_>, told: &Told, fenced: u64, catch_up: f64) -> Result<Judgement> {
+pub(crate) async fn judge(scene: &Scene, told: &Told, fenced: u64, catch_up: f64) -> Result<Judgement> {
     let mut committed = Vec::new();
     let mut dead: HashSet<Uuid> = HashSet::new();
     let mut reasonless = 0;
     for tenant in TENANTS {
-        let mut database = PgConnection::connect(&scene.database_url(tenant)).await?;
+        let mut database = scene.connect(tenant).await?;
         let rows: Vec<Row> = sqlx::query_as(
             "SELECT o.id, o.seq, o.topic, o.key, d.hold, d.last_error
                FROM outrider.outbox o LEFT JOIN outrider.delivery d USING (seq)",
@@ -112,8 +111,9 @@ pub(crate) async fn judge(scene: &Scene<'_>, told: &Told, fenced: u64, catch_up:
             key: None,
         })
         .collect();
-    let counts = verify::verify(&committed, &rolled_back, scene.seen()).total();
-    let arrived: HashSet<Uuid> = scene.seen().values().flatten().map(|seen| seen.id).collect();
+    let seen = scene.seen();
+    let counts = verify::verify(&committed, &rolled_back, &seen).total();
+    let arrived: HashSet<Uuid> = seen.values().flatten().map(|seen| seen.id).collect();
     let missing = committed.iter().filter(|event| !arrived.contains(&event.id));
     let missing = missing.map(|event| {
         let Written { id, seq, tenant, broker, topic, key } = event;
@@ -124,7 +124,7 @@ pub(crate) async fn judge(scene: &Scene<'_>, told: &Told, fenced: u64, catch_up:
     let dead_wanted = dead.iter().filter(|id| told.poison.contains(id)).count() as u64;
     let mut judgement = Judgement {
         counts,
-        bound: scene.hits * IN_FLIGHT * BROKERS.len() as u64,
+        bound: scene.hits() * IN_FLIGHT * BROKERS.len() as u64,
         dead: dead.len() as u64,
         dead_wanted,
         fenced,
@@ -132,8 +132,8 @@ pub(crate) async fn judge(scene: &Scene<'_>, told: &Told, fenced: u64, catch_up:
         missing: missing.collect(),
         ..Judgement::default()
     };
-    judgement.faults = faults(&judgement, escaped, reasonless, scene.poisoned);
-    if scene.fences && fenced == 0 {
+    judgement.faults = faults(&judgement, escaped, reasonless, scene.expects_poison());
+    if scene.expects_fenced() && fenced == 0 {
         judgement.faults.push("failures that came too late were not fenced".to_owned());
     }
     Ok(judgement)

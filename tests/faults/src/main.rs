@@ -5,40 +5,43 @@
 //! and reads what committed and what arrived by itself.
 
 mod args;
+mod databases;
+mod destinations;
 mod faults;
 mod ground;
 mod judge;
 mod load;
+mod plan;
+mod replica;
 mod report;
 mod scene;
 
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 use clap::Parser;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use rand::SeedableRng;
 use rand::rngs::StdRng;
-use rand::seq::IndexedRandom;
-use rand::{Rng, SeedableRng};
+use tokio::task::JoinSet;
 
 use crate::args::Args;
-use crate::faults::Fault;
 use crate::ground::Ground;
 use crate::judge::Judgement;
+use crate::plan::Plan;
 use crate::report::Report;
 use crate::scene::Scene;
 
 /// 128 + SIGINT, as a shell reports a program that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
 
-/// Random pairs of a whole run.
-const PAIRS: usize = 3;
-
-#[tokio::main(flavor = "multi_thread", worker_threads = 4)]
+#[tokio::main(flavor = "multi_thread", worker_threads = 8)]
 async fn main() -> ExitCode {
     let args = Args::parse();
     let outcome = tokio::select! {
-        outcome = run(&args) => outcome,
+        outcome = run(args) => outcome,
         _ = tokio::signal::ctrl_c() => return ExitCode::from(INTERRUPTED),
     };
     match outcome {
@@ -51,70 +54,67 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Faults to inject together, under one name.
-struct Plan {
-    name: String,
-    faults: Vec<&'static Fault>,
-    seed: u64,
+/// What every injection needs.
+#[derive(Clone)]
+struct Kit {
+    args: Arc<Args>,
+    ground: Arc<Ground>,
+    report: Arc<Mutex<Report>>,
 }
 
-fn plans(args: &Args) -> Result<Vec<Plan>> {
-    let wanted = |fault: &&Fault| {
-        args.only.is_empty()
-            || args.only.iter().any(|name| fault.name == name || fault.name.starts_with(name))
-    };
-    for name in &args.only {
-        if !faults::ALL.iter().any(|fault| fault.name.starts_with(name.as_str())) {
-            bail!("find the fault `{name}`: `cargo xtask faults --list` names all");
-        }
-    }
-    let chosen: Vec<&'static Fault> =
-        faults::ALL.iter().filter(wanted).filter(|fault| !args.quick || fault.quick).collect();
-    let mut plans: Vec<Plan> = chosen
-        .iter()
-        .map(|&fault| Plan { name: fault.name.to_owned(), faults: vec![fault], seed: args.seed })
-        .collect();
-    let default = if args.quick || !args.only.is_empty() { 0 } else { PAIRS };
-    let mut chance = StdRng::seed_from_u64(args.seed);
-    let pairable: Vec<&'static Fault> = chosen.into_iter().filter(|fault| fault.pairs).collect();
-    for _ in 0..args.pairs.unwrap_or(default) {
-        let pair: Vec<&'static Fault> = pairable.choose_multiple(&mut chance, 2).copied().collect();
-        if let [first, second] = pair[..] {
-            let name = format!("{}+{}", first.name, second.name);
-            plans.push(Plan { name, faults: pair, seed: chance.random() });
-        }
-    }
-    Ok(plans)
-}
-
-async fn run(args: &Args) -> Result<bool> {
+async fn run(args: Args) -> Result<bool> {
     if args.list {
         report::list();
         return Ok(true);
     }
-    let plans = plans(args)?;
-    let mut report = Report::new(args, plans.len());
+    let plans = plan::plans(&args)?;
+    let report = Report::new(&args, plans.len());
     report.tell("servers of its own");
-    let mut ground = Ground::start().await?;
-    for plan in plans {
-        report.begins(&plan.name);
-        let judgement = inject(&mut ground, args, &plan).await;
-        report.ended(&plan.name, judgement)?;
+    let jobs = usize::from(args.jobs);
+    let long = plans.iter().filter(|plan| plan.long).count();
+    let ground = Arc::new(Ground::start(jobs + long).await?);
+    let kit = Kit { args: Arc::new(args), ground, report: Arc::new(Mutex::new(report)) };
+
+    // Long ones first: they are on the ground alone now and then, and the others come in between.
+    let (long, short): (Vec<Plan>, Vec<Plan>) = plans.into_iter().partition(|plan| plan.long);
+    let (alone, shared): (Vec<Plan>, Vec<Plan>) = short.into_iter().partition(|plan| plan.setting.alone);
+    let mut running = JoinSet::new();
+    for plan in long {
+        let (entered, enters) = tokio::sync::oneshot::channel();
+        running.spawn(inject(kit.clone(), plan, Some(entered)));
+        // Before anybody else.
+        let _ = enters.await;
     }
+    let each = |plans: Vec<Plan>, jobs| {
+        let injected = stream::iter(plans).map(|plan| tokio::spawn(inject(kit.clone(), plan, None)));
+        injected.buffer_unordered(jobs).map(|ended| ended.context("join an injection")?).try_collect::<()>()
+    };
+    each(shared, jobs).await?;
+    each(alone, 1).await?;
+    while let Some(ended) = running.join_next().await {
+        ended.context("join an injection")??;
+    }
+    let report = kit.report.lock().unwrap_or_else(PoisonError::into_inner);
     report.sum()
 }
 
 /// Sets the scene, injects, judges, clears.
-async fn inject(ground: &mut Ground, args: &Args, plan: &Plan) -> Judgement {
-    let begun = Instant::now();
-    let replicas = plan.faults.iter().map(|fault| fault.replicas).max().unwrap_or(1);
-    let pooled = plan.faults.iter().any(|fault| fault.name.starts_with("pooler."));
+async fn inject(kit: Kit, plan: Plan, entered: Option<tokio::sync::oneshot::Sender<()>>) -> Result<()> {
+    let report = || kit.report.lock().unwrap_or_else(PoisonError::into_inner);
     let chance = StdRng::seed_from_u64(plan.seed);
-    let mut scene = match Scene::set(ground, args, replicas, pooled, chance).await {
-        Ok(scene) => scene,
-        Err(error) => return Judgement::broken(&error.context("set the scene")),
+    let pass = kit.ground.enter(plan.setting.alone).await;
+    drop(entered);
+    report().begins(&plan.name);
+    let begun = Instant::now();
+    let judgement = match Scene::set(kit.ground.clone(), kit.args.clone(), pass, plan.setting, chance).await {
+        Ok(scene) => stage(Arc::new(scene), &kit.args, &plan, begun).await,
+        Err(error) => Judgement::broken(&error.context("set the scene")),
     };
-    let mut judgement = match play(&mut scene, args, plan).await {
+    report().ended(&plan.name, judgement)
+}
+
+async fn stage(scene: Arc<Scene>, args: &Args, plan: &Plan, begun: Instant) -> Judgement {
+    let mut judgement = match play(&scene, args, plan).await {
         Ok(judgement) => judgement,
         Err(error) => Judgement::broken(&error),
     };
@@ -133,13 +133,17 @@ async fn inject(ground: &mut Ground, args: &Args, plan: &Plan) -> Judgement {
     judgement
 }
 
-async fn play(scene: &mut Scene<'_>, args: &Args, plan: &Plan) -> Result<Judgement> {
+async fn play(scene: &Arc<Scene>, args: &Args, plan: &Plan) -> Result<Judgement> {
     let around = Duration::from_secs(args.seconds);
     scene.begin(plan.seed).await?;
     tokio::time::sleep(around).await;
-    // Of two, the second comes before the relay is over the first.
+    // Of two, both at the same moment. Dropped when one fails, it ends the other.
+    let mut acts = JoinSet::new();
     for fault in &plan.faults {
-        (fault.act)(scene).await?;
+        acts.spawn((fault.act)(scene.clone()));
+    }
+    while let Some(done) = acts.join_next().await {
+        done.context("join a fault")??;
     }
     let catch_up = scene.caught_up().await?;
     tokio::time::sleep(around).await;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use crate::args::Args;
-use crate::faults::ALL;
+use crate::faults::{ALL, Trait};
 use crate::judge::Judgement;
 
 #[derive(Debug)]
@@ -15,6 +15,7 @@ pub(crate) struct Report {
     json: bool,
     begun: Instant,
     all: usize,
+    begun_faults: usize,
     done: Vec<(String, Judgement)>,
 }
 
@@ -22,15 +23,16 @@ const HEAD: &str = "fault                                    committed  lost  co
 
 impl Report {
     pub(crate) fn new(args: &Args, all: usize) -> Report {
-        Report { json: args.json, begun: Instant::now(), all, done: Vec::new() }
+        Report { json: args.json, begun: Instant::now(), all, begun_faults: 0, done: Vec::new() }
     }
 
     pub(crate) fn tell(&self, what: &str) {
         eprintln!("[{:6.1} s] {what}", self.begun.elapsed().as_secs_f64());
     }
 
-    pub(crate) fn begins(&self, name: &str) {
-        self.tell(&format!("{} of {}: {name}", self.done.len() + 1, self.all));
+    pub(crate) fn begins(&mut self, name: &str) {
+        self.begun_faults += 1;
+        self.tell(&format!("{} of {}: {name}", self.begun_faults, self.all));
     }
 
     pub(crate) fn ended(&mut self, name: &str, judgement: Judgement) -> Result<()> {
@@ -57,7 +59,7 @@ impl Report {
         }
         out.flush()?;
         for fault in &judgement.faults {
-            eprintln!("    FAILED: {fault}");
+            eprintln!("    FAILED {name}: {fault}");
         }
         self.done.push((name.to_owned(), judgement));
         Ok(())
@@ -105,7 +107,7 @@ impl Report {
 /// `--list`.
 pub(crate) fn list() {
     for fault in ALL {
-        let quick = if fault.quick { "quick" } else { "" };
+        let quick = if fault.is(Trait::Quick) { "quick" } else { "" };
         println!("{:<40} {quick:<6} {}", fault.name, fault.says);
     }
 }

@@ -1,27 +1,27 @@
-//! One fault's stage: three tenant databases, destinations, one or two replicas with ways of their own to every
-//! server, and the load. Names are this scene's own; servers are shared with the scenes after it.
+//! One fault's stage: three tenant databases, destinations, one or two replicas, and the load. Names are this scene's
+//! own; servers are shared with other scenes, before it, after it and at the same time.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use outrider_servers::{Install, Server, pgbouncer, place};
-use outrider_test_support::consume::{Consume, kafka, nats, rabbitmq};
-use outrider_test_support::daemon::{Daemon, Running};
+use outrider_servers::place;
 use outrider_test_support::proxy::{Mode, Proxy};
 use outrider_test_support::verify::Seen;
 use rand::Rng;
 use rand::rngs::StdRng;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
-use tokio::task::block_in_place;
 use uuid::Uuid;
 
 use crate::args::Args;
-use crate::ground::{BROKERS, Ground, Kind};
+use crate::databases::{Databases, Via};
+use crate::destinations::Destinations;
+use crate::ground::{BROKERS, Ground, KafkaWays, Kind, Pass};
 use crate::load::{Load, TOPICS, Told};
+use crate::replica::{Places, Replica};
 
 pub(crate) const TENANTS: [&str; 3] = ["acme", "globex", "initech"];
 
@@ -31,94 +31,134 @@ pub(crate) const IN_FLIGHT: u64 = 200;
 /// Few, so that an outage that counted would show.
 pub(crate) const MAX_UNKNOWN: i32 = 5;
 
-const LEASE: &str = "6s";
-const PUBLISH_DEADLINE: &str = "3s";
-
 /// Longer than a lease and every backoff of the config, many times.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Until a database that is being restarted answers again.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(30);
+
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What is confirmed is in the broker, so it comes to a reader within this.
-const ALL_WITHIN: Duration = Duration::from_secs(30);
-
-/// A reader that has it all waits for so long for further copies.
-const QUIET: Duration = Duration::from_millis(1500);
-
-const ACKNOWLEDGE: usize = 100;
-
-const DUPLICATE_WINDOW: Duration = Duration::from_secs(3600);
-
-/// One replica.
-#[derive(Debug)]
-pub(crate) struct Replica {
-    pub(crate) daemon: Daemon,
-    pub(crate) running: Option<Running>,
-    postgres: Proxy,
-    rabbitmq: Proxy,
-    nats: Proxy,
-}
+/// The exit code of a relay that could not wait for all that was in flight.
+const DRAIN_INCOMPLETE: i32 = 3;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Scene<'g> {
-    pub(crate) ground: &'g mut Ground,
+pub(crate) struct Scene {
+    pub(crate) ground: Arc<Ground>,
+    args: Arc<Args>,
+    pass: tokio::sync::Mutex<Option<Pass>>,
     /// Prefix of every name.
     pub(crate) run: String,
+    destinations: Destinations,
+    pub(crate) databases: Databases,
+    kafka_ways: Option<KafkaWays>,
     pub(crate) replicas: Vec<Replica>,
-    pub(crate) load: Option<Load>,
+    load: Mutex<Option<Load>>,
+    /// Whether another fault may be under way when one ends a replica.
+    troubled: bool,
     /// Times that something broke, so that what was in flight may come again.
-    pub(crate) hits: u64,
-    pub(crate) chance: StdRng,
-    /// Whether what is poison has to be dead at the end.
-    pub(crate) poisoned: bool,
-    /// Whether outcomes must have come too late, and been fenced.
-    pub(crate) fences: bool,
-    without_guard: Option<String>,
-    /// Stands between the relay and the database in some scenes.
-    pooler: Option<Server>,
+    hits: AtomicU64,
+    chance: Mutex<StdRng>,
+    poisoned: AtomicBool,
+    fences: AtomicBool,
+    received: Mutex<Received>,
+}
+
+/// What the brokers gave.
+#[derive(Debug, Default)]
+struct Received {
     seen: BTreeMap<String, Vec<Seen>>,
     effects: HashSet<(String, Uuid)>,
 }
 
-impl<'g> Scene<'g> {
+/// What a scene is to be like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) replicas: usize,
+    pub(crate) via: Via,
+    /// Nobody else is on the ground.
+    pub(crate) alone: bool,
+    /// More than one thing breaks at a time.
+    pub(crate) troubled: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Scene {
     /// Makes everything; starts nothing.
     pub(crate) async fn set(
-        ground: &'g mut Ground,
-        args: &Args,
-        replicas: usize,
-        pooled: bool,
+        ground: Arc<Ground>,
+        args: Arc<Args>,
+        pass: Pass,
+        setting: Setting,
         chance: StdRng,
-    ) -> Result<Scene<'g>> {
+    ) -> Result<Scene> {
         let id = Uuid::new_v4().simple().to_string();
+        let run = format!("f{}", &id[..8]);
         let mut scene = Scene {
+            pass: tokio::sync::Mutex::new(Some(pass)),
+            destinations: Destinations { run: run.clone() },
+            databases: Databases::find(&ground, setting.via).await?,
+            kafka_ways: Some(ground.take_ways()?),
             ground,
-            run: format!("f{}", &id[..8]),
+            args,
+            run,
             replicas: Vec::new(),
-            load: None,
-            hits: 0,
-            chance,
-            poisoned: false,
-            fences: false,
-            without_guard: args.without_guard.clone(),
-            pooler: None,
-            seen: BTreeMap::new(),
-            effects: HashSet::new(),
+            load: Mutex::default(),
+            troubled: setting.troubled,
+            hits: AtomicU64::new(0),
+            chance: Mutex::new(chance),
+            poisoned: AtomicBool::new(false),
+            fences: AtomicBool::new(false),
+            received: Mutex::default(),
         };
         scene.make().await?;
         // The migration needs the server itself.
-        scene.replica(args, 0).await?.daemon.migrate().await?;
+        scene.replica(0, vec![scene.databases.address()], false).await?.daemon.migrate().await?;
+        let pooled = setting.via == Via::Pooler;
         if pooled {
-            let postgres = scene.ground.postgres.port("postgres").context("find PostgreSQL's port")?;
             let role = scene.role();
-            let pooler = block_in_place(|| pgbouncer::start(&Install::locate(), postgres, &[&role]))?;
-            scene.pooler = Some(pooler);
+            scene.databases.pool(&role)?;
         }
-        for number in 0..replicas {
-            let replica = scene.replica(args, number).await?;
+        for number in 0..setting.replicas {
+            let replica = scene.replica(number, scene.databases.relay_targets()?, pooled).await?;
             scene.replicas.push(replica);
         }
         Ok(scene)
+    }
+
+    async fn make(&self) -> Result<()> {
+        // It owns the databases and migrates them.
+        self.admin_sql(&format!("CREATE ROLE {} LOGIN CREATEROLE", self.role())).await?;
+        for tenant in TENANTS {
+            let create = format!("CREATE DATABASE {} OWNER {}", self.database(tenant), self.role());
+            self.admin_sql(&create).await.context("create a database")?;
+        }
+        self.destinations.make(&self.ground).await
+    }
+
+    async fn replica(
+        &self,
+        number: usize,
+        databases: Vec<std::net::SocketAddr>,
+        pooled: bool,
+    ) -> Result<Replica> {
+        let places = Places {
+            run: &self.run,
+            number,
+            role: &self.role(),
+            databases,
+            pooled,
+            kafka: self.kafka_way(number)?.address(),
+            kafka_topic: &self.kafka_topic(),
+            ledger_topic: &self.ledger_topic(),
+            rabbitmq: self.ground.socket(Kind::Rabbitmq)?,
+            nats: self.ground.socket(Kind::Nats)?,
+        };
+        Replica::new(&self.args.outrider, &places).await
     }
 
     /// The database role of the relay.
@@ -126,124 +166,57 @@ impl<'g> Scene<'g> {
         format!("relay_{}", self.run)
     }
 
-    async fn make(&self) -> Result<()> {
-        let mut server = self.admin().await?;
-        // It owns the databases and migrates them.
-        let role = format!("CREATE ROLE {} LOGIN CREATEROLE", self.role());
-        sqlx::raw_sql(AssertSqlSafe(role)).execute(&mut server).await.context("create a role")?;
-        for tenant in TENANTS {
-            let create = format!("CREATE DATABASE {} OWNER {}", self.database(tenant), self.role());
-            sqlx::raw_sql(AssertSqlSafe(create)).execute(&mut server).await.context("create a database")?;
-        }
-        let topic = self.kafka_topic();
-        kafka::create_topics(self.ground.kafka.address(), &[&topic], 3).await?;
-        rabbitmq::declare(self.ground.rabbitmq.address(), &self.run, &self.run, "#").await?;
-        let subjects = format!("{}.>", self.run);
-        nats::create_stream(self.ground.nats.address(), &self.run, &[&subjects], DUPLICATE_WINDOW).await
-    }
-
-    async fn replica(&self, args: &Args, number: usize) -> Result<Replica> {
-        let behind = async |port: Option<u16>| -> Result<Proxy> {
-            let port = port.context("find a server's port")?;
-            Proxy::start(SocketAddr::from(([127, 0, 0, 1], port))).await.context("start a proxy")
-        };
-        let replica = Replica {
-            daemon: Daemon::new(&args.outrider)?,
-            running: None,
-            postgres: behind(match &self.pooler {
-                Some(pooler) => pooler.port("pgbouncer"),
-                None => self.ground.postgres.port("postgres"),
-            })
-            .await?,
-            rabbitmq: behind(self.ground.rabbitmq.port("amqp")).await?,
-            nats: behind(self.ground.nats.port("nats")).await?,
-        };
-        let database = |tenant| {
-            let (role, address, name) = (self.role(), replica.postgres.address(), self.database(tenant));
-            let pooling = if self.pooler.is_some() { "transaction" } else { "session" };
-            let url = format!("postgres://{role}@{address}/{name}");
-            (tenant, format!("database = {{ url = \"{url}\", pooling = \"{pooling}\" }}\n"))
-        };
-        replica.daemon.write(&self.config(&replica, number), &TENANTS.map(database))?;
-        Ok(replica)
-    }
-
-    fn config(&self, replica: &Replica, number: usize) -> String {
-        let run = &self.run;
-        let mut text = format!(
-            "[replica]\nname = \"{run}-{number}\"\n[shutdown]\ngrace = \"10s\"\n[delivery]\nlease = \"{LEASE}\"\n\
-             batch_events = 50\nbackoff = {{ base = \"100ms\", max = \"1s\" }}\non_dead = \"skip\"\nmax_refusals = 1000\n\
-             max_unknown = {MAX_UNKNOWN}\n"
-        );
-        let params = [
-            ("kafka", format!("\"bootstrap.servers\" = \"{}\"", self.ground.kafka_ways[number].address())),
-            (
-                "rabbitmq",
-                format!(
-                    "url = \"amqp://guest:guest@{}/%2f\", unroutable = \"refuse\"",
-                    replica.rabbitmq.address()
-                ),
-            ),
-            ("nats", format!("url = \"nats://{}\", duplicate_window = \"3600s\"", replica.nats.address())),
-        ];
-        for (kind, params) in params {
-            let _ = write!(
-                text,
-                "[brokers.{kind}]\nkind = \"{kind}\"\npublish_deadline = \"{PUBLISH_DEADLINE}\"\nconnect_timeout = \"2s\"\n\
-                 max_in_flight = {{ events = {IN_FLIGHT}, bytes = \"32MiB\" }}\nparams = {{ {params} }}\n"
-            );
-        }
-        let routes = [
-            ("ledger.*", "kafka", format!("topic = \"{}\"", self.ledger_topic())),
-            ("orders.*", "kafka", format!("topic = \"{}\"", self.kafka_topic())),
-            (
-                "billing.*",
-                "rabbitmq",
-                format!("exchange = \"{run}\", routing_key = \"{{tenant}}.{{topic}}\""),
-            ),
-            ("shipping.*", "nats", format!("subject = \"{run}.{{tenant}}.{{topic}}.{{type}}\"")),
-        ];
-        for (topic, broker, to) in routes {
-            let _ = write!(text, "[[routes]]\ntopic = \"{topic}\"\nbroker = \"{broker}\"\nto = {{ {to} }}\n");
-        }
-        text
-    }
-
     pub(crate) fn kafka_topic(&self) -> String {
-        format!("{}-orders", self.run)
+        self.destinations.kafka_topic()
     }
 
-    /// A topic with one partition, in the one fault that makes Kafka lose what it had confirmed.
     pub(crate) fn ledger_topic(&self) -> String {
-        format!("{}-ledger", self.run)
+        self.destinations.ledger_topic()
     }
 
-    pub(crate) fn database(&self, tenant: &str) -> String {
+    fn database(&self, tenant: &str) -> String {
         format!("{}_{tenant}", self.run)
     }
 
+    /// Others may be on the ground from now on, if they leave the servers alone or not.
+    pub(crate) async fn let_others(&self) {
+        *self.pass.lock().await = None;
+    }
+
+    /// Nobody else is on the ground from now on. Waits until they have gone.
+    pub(crate) async fn be_alone(&self) {
+        let pass = self.ground.enter(true).await;
+        *self.pass.lock().await = Some(pass);
+    }
+
     /// A superuser's URL, past every proxy.
-    pub(crate) fn database_url(&self, tenant: &str) -> String {
-        let port = self.ground.postgres.port("postgres").unwrap_or_default();
-        format!("postgres://postgres@127.0.0.1:{port}/{}", self.database(tenant))
+    fn database_url(&self, tenant: &str) -> String {
+        format!("postgres://postgres@{}/{}", self.databases.address(), self.database(tenant))
+    }
+
+    /// A superuser's connection to a tenant's database. Waits while the server is down.
+    pub(crate) async fn connect(&self, tenant: &str) -> Result<PgConnection> {
+        connect(&self.database_url(tenant)).await
     }
 
     /// A superuser's connection to the server's own database.
-    pub(crate) async fn admin(&self) -> Result<PgConnection> {
-        PgConnection::connect(self.ground.postgres.address()).await.context("connect to PostgreSQL")
+    async fn admin(&self) -> Result<PgConnection> {
+        connect(&format!("postgres://postgres@{}/postgres", self.databases.address())).await
     }
 
     /// Runs SQL in a tenant's database, as superuser.
     pub(crate) async fn sql(&self, tenant: &str, sql: &str) -> Result<()> {
-        let mut database = PgConnection::connect(&self.database_url(tenant)).await?;
-        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut database).await?;
-        database.close().await?;
-        Ok(())
+        execute(self.connect(tenant).await?, sql).await
+    }
+
+    /// Runs SQL as superuser in the server's own database.
+    pub(crate) async fn admin_sql(&self, sql: &str) -> Result<()> {
+        execute(self.admin().await?, sql).await
     }
 
     /// Writes one event without a key. Returns its id.
     pub(crate) async fn write(&self, tenant: &str, topic: &str, kind: &str, bytes: usize) -> Result<Uuid> {
-        let mut database = PgConnection::connect(&self.database_url(tenant)).await?;
+        let mut database = self.connect(tenant).await?;
         let sql = "INSERT INTO outrider.outbox (topic, type, payload) VALUES ($1, $2, $3) RETURNING id";
         let payload = vec![b'x'; bytes];
         let insert = sqlx::query_scalar(sql).bind(topic).bind(kind).bind(payload);
@@ -259,13 +232,13 @@ impl<'g> Scene<'g> {
         bytes: usize,
     ) -> Result<Uuid> {
         let id = self.write(tenant, topic, kind, bytes).await?;
-        self.load.as_ref().context("find the load")?.count_as_poison(id);
+        self.with_load(|load| load.count_as_poison(id))?;
         Ok(id)
     }
 
     /// Waits until an event is dead. Returns its attempts, and why.
     pub(crate) async fn dead(&self, tenant: &str, id: Uuid) -> Result<(i32, String)> {
-        let mut database = PgConnection::connect(&self.database_url(tenant)).await?;
+        let mut database = self.connect(tenant).await?;
         let deadline = Instant::now() + PATIENCE;
         loop {
             let row: Option<(i16, i32, Option<String>)> = sqlx::query_as(
@@ -287,13 +260,6 @@ impl<'g> Scene<'g> {
         }
     }
 
-    /// Runs SQL as superuser in the server's own database.
-    pub(crate) async fn admin_sql(&self, sql: &str) -> Result<()> {
-        let mut admin = self.admin().await?;
-        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut admin).await?;
-        Ok(())
-    }
-
     /// Ends the relay's sessions. Returns how many there were.
     pub(crate) async fn terminate_sessions(&self) -> Result<i64> {
         let mut admin = self.admin().await?;
@@ -302,73 +268,101 @@ impl<'g> Scene<'g> {
     }
 
     /// Starts every replica, and the load.
-    pub(crate) async fn begin(&mut self, seed: u64) -> Result<()> {
+    pub(crate) async fn begin(&self, seed: u64) -> Result<()> {
         for number in 0..self.replicas.len() {
             self.start(number, &[]).await?;
         }
-        self.begin_load(seed);
+        let databases: Vec<String> = TENANTS.iter().map(|tenant| self.database_url(tenant)).collect();
+        *lock(&self.load) = Some(Load::start(&databases, seed));
         Ok(())
     }
 
-    pub(crate) fn begin_load(&mut self, seed: u64) {
-        let databases: Vec<String> = TENANTS.iter().map(|tenant| self.database_url(tenant)).collect();
-        self.load = Some(Load::start(&databases, seed));
+    /// Tells the load something.
+    pub(crate) fn with_load<T>(&self, work: impl FnOnce(&Load) -> T) -> Result<T> {
+        lock(&self.load).as_ref().map(work).context("find the load")
+    }
+
+    /// Starts a replica, and waits for nothing.
+    pub(crate) async fn launch(&self, number: usize, variables: &[(&str, &str)]) -> Result<()> {
+        let mut all = variables.to_vec();
+        if let Some(guard) = &self.args.without_guard {
+            all.push(("OUTRIDER_WITHOUT_GUARD", guard));
+        }
+        self.replicas[number].launch(&all).await
     }
 
     /// Starts a replica and waits until it is ready.
-    pub(crate) async fn start(&mut self, number: usize, variables: &[(&str, &str)]) -> Result<()> {
-        let mut all = variables.to_vec();
-        if let Some(guard) = &self.without_guard {
-            all.push(("OUTRIDER_WITHOUT_GUARD", guard));
-        }
-        let replica = &mut self.replicas[number];
-        let mut running = replica.daemon.launch_with(&all)?;
-        replica.daemon.ready(&mut running).await?;
-        replica.running = Some(running);
-        Ok(())
-    }
-
-    /// The running program of a replica.
-    pub(crate) fn running(&mut self, number: usize) -> Result<&mut Running> {
-        self.replicas[number].running.as_mut().context("find a running replica")
+    pub(crate) async fn start(&self, number: usize, variables: &[(&str, &str)]) -> Result<()> {
+        self.launch(number, variables).await?;
+        self.replicas[number].ready().await
     }
 
     /// SIGKILL to a replica.
-    pub(crate) async fn kill(&mut self, number: usize) -> Result<()> {
-        self.running(number)?.kill().await?;
-        self.replicas[number].running = None;
-        self.hits += 1;
+    pub(crate) async fn kill(&self, number: usize) -> Result<()> {
+        self.replicas[number].kill().await?;
+        self.hit();
         Ok(())
     }
 
     /// SIGTERM to a replica, and its orderly end.
-    pub(crate) async fn end(&mut self, number: usize) -> Result<()> {
-        let running = self.replicas[number].running.take().context("find a running replica")?;
-        let status = running.end().await?;
+    pub(crate) async fn end(&self, number: usize) -> Result<()> {
+        let status = self.replicas[number].end().await?;
+        if self.troubled && status.code() == Some(DRAIN_INCOMPLETE) {
+            self.hit();
+            return Ok(());
+        }
         ensure!(status.success(), "end a replica in good order: {status}");
         Ok(())
     }
 
+    /// Something broke: what was in flight may come again.
+    pub(crate) fn hit(&self) {
+        self.hit_times(1);
+    }
+
+    pub(crate) fn hit_times(&self, times: u64) {
+        self.hits.fetch_add(times, Ordering::Relaxed);
+    }
+
+    pub(crate) fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    /// What is poison has to be dead at the end, and there has to be some.
+    pub(crate) fn expect_poison(&self) {
+        self.poisoned.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn expects_poison(&self) -> bool {
+        self.poisoned.load(Ordering::Relaxed)
+    }
+
+    /// Outcomes must have come too late, and been fenced.
+    pub(crate) fn expect_fenced(&self) {
+        self.fences.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn expects_fenced(&self) -> bool {
+        self.fences.load(Ordering::Relaxed)
+    }
+
+    fn kafka_way(&self, number: usize) -> Result<&Proxy> {
+        self.kafka_ways.as_ref().and_then(|ways| ways.get(number)).context("find a way to Kafka")
+    }
+
+    fn all_ways(&self, number: usize, to: Kind) -> impl Iterator<Item = &Proxy> {
+        let kafka = (to == Kind::Kafka).then(|| self.kafka_way(number).ok()).flatten();
+        kafka.into_iter().chain(self.replicas[number].ways(to))
+    }
+
     /// The ways of a replica to one kind of server behave so.
     pub(crate) fn way(&self, number: usize, to: Kind, mode: Mode) {
-        let replica = &self.replicas[number];
-        match to {
-            Kind::Postgres => replica.postgres.set(mode),
-            Kind::Kafka => self.ground.kafka_ways[number].set(mode),
-            Kind::Rabbitmq => replica.rabbitmq.set(mode),
-            Kind::Nats => replica.nats.set(mode),
-        }
+        self.all_ways(number, to).for_each(|way| way.set(mode));
     }
 
     /// Breaks the connections of a replica to one kind of server.
     pub(crate) fn cut(&self, number: usize, to: Kind) {
-        let replica = &self.replicas[number];
-        match to {
-            Kind::Postgres => replica.postgres.cut(),
-            Kind::Kafka => self.ground.kafka_ways[number].cut(),
-            Kind::Rabbitmq => replica.rabbitmq.cut(),
-            Kind::Nats => replica.nats.cut(),
-        }
+        self.all_ways(number, to).for_each(Proxy::cut);
     }
 
     /// Changes the ways of all replicas to one kind of server.
@@ -377,58 +371,50 @@ impl<'g> Scene<'g> {
     }
 
     /// A random time within the load.
-    pub(crate) fn some_time(&mut self) -> Duration {
-        Duration::from_millis(self.chance.random_range(300..2_000))
+    pub(crate) fn some_time(&self) -> Duration {
+        Duration::from_millis(lock(&self.chance).random_range(300..2_000))
     }
 
     /// A server loses everything that is not on disk, and comes back after `down`.
-    pub(crate) async fn power_cut(&mut self, kind: Kind, down: Duration) -> Result<()> {
-        block_in_place(|| self.ground.server(kind).kill());
+    pub(crate) async fn power_cut(&self, kind: Kind, down: Duration) -> Result<()> {
+        self.ground.with(kind, |server| server.kill());
         tokio::time::sleep(down).await;
-        block_in_place(|| self.ground.server(kind).restart())?;
-        self.hits += 1;
+        self.ground.with(kind, |server| server.restart())?;
+        self.hit();
         Ok(())
     }
 
-    /// The relay must not have ended by itself.
-    pub(crate) fn look_after(&mut self) -> Result<()> {
-        for replica in &mut self.replicas {
-            if let Some(running) = &mut replica.running
-                && let Some(status) = running.ended()?
-            {
-                bail!("keep a replica running: it ended with {status}\n{}", replica.daemon.quote());
-            }
+    /// No replica may have ended by itself.
+    pub(crate) async fn look_after(&self) -> Result<()> {
+        for replica in &self.replicas {
+            replica.look_after().await?;
         }
         Ok(())
     }
 
     /// Waits until everything that has committed by now is sent or dead. Returns how long that took.
-    pub(crate) async fn caught_up(&mut self) -> Result<Duration> {
+    pub(crate) async fn caught_up(&self) -> Result<Duration> {
+        const LAST: &str = "SELECT coalesce(max(seq), 0) FROM outrider.outbox";
+        const LEFT: &str = "SELECT count(*) FROM outrider.delivery WHERE hold <> 3 AND seq <= $1";
         let begun = Instant::now();
         let mut databases = Vec::new();
         for tenant in TENANTS {
-            let mut database = PgConnection::connect(&self.database_url(tenant)).await?;
-            let last: i64 = sqlx::query_scalar("SELECT coalesce(max(seq), 0) FROM outrider.outbox")
-                .fetch_one(&mut database)
-                .await?;
+            let mut database = self.connect(tenant).await?;
+            let last: i64 = sqlx::query_scalar(LAST).fetch_one(&mut database).await?;
             databases.push((tenant, database, last));
         }
         for (tenant, database, last) in &mut databases {
             loop {
-                let left: i64 = sqlx::query_scalar(
-                    "SELECT count(*) FROM outrider.delivery WHERE hold <> 3 AND seq <= $1",
-                )
-                .bind(*last)
-                .fetch_one(&mut *database)
-                .await?;
-                if left == 0 {
-                    break;
-                }
-                self.look_after()?;
-                if begun.elapsed() > PATIENCE {
-                    bail!(
+                let left: sqlx::Result<i64> =
+                    sqlx::query_scalar(LEFT).bind(*last).fetch_one(&mut *database).await;
+                match left {
+                    Ok(0) => break,
+                    Ok(left) if begun.elapsed() > PATIENCE => bail!(
                         "send what committed: {left} events of `{tenant}` wait {PATIENCE:?} after the fault"
-                    );
+                    ),
+                    Ok(_) => self.look_after().await?,
+                    // Another fault may break this connection too.
+                    Err(_) => *database = self.connect(tenant).await?,
                 }
                 tokio::time::sleep(LOOK_EVERY).await;
             }
@@ -437,13 +423,13 @@ impl<'g> Scene<'g> {
     }
 
     /// Ends the load, waits for the rest, ends the replicas.
-    pub(crate) async fn finish(&mut self) -> Result<(Told, u64)> {
-        let load = self.load.take().context("find the load")?;
+    pub(crate) async fn finish(&self) -> Result<(Told, u64)> {
+        let load = lock(&self.load).take().context("find the load")?;
         let told = load.stop().await?;
         self.caught_up().await?;
         let fenced = self.fenced().await;
         for number in 0..self.replicas.len() {
-            if self.replicas[number].running.is_some() {
+            if self.replicas[number].is_running().await {
                 self.end(number).await?;
             }
         }
@@ -456,7 +442,7 @@ impl<'g> Scene<'g> {
     /// Outcomes that the running replicas counted as too late.
     async fn fenced(&self) -> u64 {
         let mut sum = 0;
-        for replica in self.replicas.iter().filter(|replica| replica.running.is_some()) {
+        for replica in &self.replicas {
             let answer = replica.daemon.ask("/metrics").await.unwrap_or_default();
             let lines = answer.lines().filter(|line| line.starts_with("outrider_events_fenced_total"));
             let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
@@ -466,38 +452,25 @@ impl<'g> Scene<'g> {
     }
 
     /// Reads everything that a broker holds, once: RabbitMQ forgets it, the others are read from the beginning.
-    pub(crate) async fn collect(&mut self, from: Kind) -> Result<()> {
+    pub(crate) async fn collect(&self, from: Kind) -> Result<()> {
         let broker = from.name();
         let mut wanted = HashSet::new();
         for tenant in TENANTS {
             wanted.extend(self.sent(tenant, broker).await?);
         }
-        wanted.retain(|id| !self.effects.contains(&(broker.to_owned(), *id)));
-        let ids = match from {
-            Kind::Kafka => {
-                let topic = self.kafka_topic();
-                let consumer = kafka::Consumer::open(self.ground.kafka.address(), &[&topic]).await;
-                drain(&mut consumer?, wanted).await
-            }
-            Kind::Rabbitmq => {
-                let consumer = rabbitmq::Consumer::open(self.ground.rabbitmq.address(), &self.run);
-                drain(&mut consumer.await?, wanted).await
-            }
-            _ => {
-                let consumer = nats::Consumer::open(self.ground.nats.address(), &self.run);
-                drain(&mut consumer.await?, wanted).await
-            }
-        };
-        for id in ids.with_context(|| format!("read from {broker}"))? {
-            let effect = self.effects.insert((broker.to_owned(), id));
-            self.seen.entry(broker.to_owned()).or_default().push(Seen { id, effect });
+        wanted.retain(|id| !lock(&self.received).effects.contains(&(broker.to_owned(), *id)));
+        let ids = self.destinations.read(&self.ground, from, wanted).await?;
+        let mut received = lock(&self.received);
+        for id in ids {
+            let effect = received.effects.insert((broker.to_owned(), id));
+            received.seen.entry(broker.to_owned()).or_default().push(Seen { id, effect });
         }
         Ok(())
     }
 
     /// Events of a tenant that are marked as sent to a broker.
     async fn sent(&self, tenant: &str, broker: &str) -> Result<Vec<Uuid>> {
-        let mut database = PgConnection::connect(&self.database_url(tenant)).await?;
+        let mut database = self.connect(tenant).await?;
         let topics: Vec<&str> =
             TOPICS.iter().filter(|(_, to)| *to == broker).map(|(topic, _)| *topic).collect();
         let sql = "SELECT o.id FROM outrider.outbox o LEFT JOIN outrider.delivery d USING (seq)
@@ -506,8 +479,8 @@ impl<'g> Scene<'g> {
     }
 
     /// What consumers saw.
-    pub(crate) fn seen(&self) -> &BTreeMap<String, Vec<Seen>> {
-        &self.seen
+    pub(crate) fn seen(&self) -> BTreeMap<String, Vec<Seen>> {
+        lock(&self.received).seen.clone()
     }
 
     /// Keeps logs and configs of the replicas, and `notes`, for whoever has to find out.
@@ -523,44 +496,51 @@ impl<'g> Scene<'g> {
         Ok(folder)
     }
 
-    /// Kills what runs, mends the servers and removes the databases.
-    pub(crate) async fn clear(mut self) -> Result<()> {
-        self.load = None;
-        for replica in &mut self.replicas {
-            if let Some(running) = &mut replica.running {
-                running.resume()?;
-                running.kill().await?;
+    /// Kills what runs, mends the servers if nobody else is there, and removes the databases.
+    pub(crate) async fn clear(&self) -> Result<()> {
+        *lock(&self.load) = None;
+        for replica in &self.replicas {
+            if replica.is_running().await {
+                replica.kill().await?;
             }
         }
-        self.ground.mend()?;
-        for tenant in TENANTS {
-            self.admin_sql(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.database(tenant)))
-                .await?;
+        if matches!(*self.pass.lock().await, Some(Pass::Alone { .. })) {
+            self.ground.mend()?;
         }
-        let topic = self.kafka_topic();
-        let _ = kafka::delete_topics(self.ground.kafka.address(), &[&topic]).await;
-        let _ = rabbitmq::delete(self.ground.rabbitmq.address(), &self.run, &self.run).await;
-        let _ = nats::delete_stream(self.ground.nats.address(), &self.run).await;
+        if self.databases.twins.is_none() {
+            for tenant in TENANTS {
+                let drop = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.database(tenant));
+                self.admin_sql(&drop).await?;
+            }
+        }
+        self.destinations.remove(&self.ground).await;
         Ok(())
     }
 }
 
-/// Reads until everything wanted has come, and then until nothing comes any more.
-async fn drain(consumer: &mut dyn Consume, mut wanted: HashSet<Uuid>) -> Result<Vec<Uuid>> {
-    let mut ids = Vec::new();
-    let all_by = Instant::now() + ALL_WITHIN;
-    loop {
-        let quiet_at = Instant::now() + QUIET;
-        let deadline = if wanted.is_empty() { quiet_at } else { all_by.max(quiet_at) };
-        let Some(message) = consumer.next(deadline).await? else { break };
-        let id = message.id()?;
-        wanted.remove(&id);
-        ids.push(id);
-        // RabbitMQ gives only so many that are not acknowledged.
-        if ids.len() % ACKNOWLEDGE == 0 {
-            consumer.done().await?;
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if let Some(ways) = self.kafka_ways.take() {
+            self.ground.give_ways(ways);
         }
     }
-    consumer.done().await?;
-    Ok(ids)
+}
+
+async fn connect(url: &str) -> Result<PgConnection> {
+    let deadline = Instant::now() + CONNECTED_WITHIN;
+    loop {
+        match PgConnection::connect(url).await {
+            Err(_) if Instant::now() < deadline => tokio::time::sleep(LOOK_EVERY).await,
+            done => return done.context("connect to PostgreSQL"),
+        }
+    }
+}
+
+async fn execute(mut connection: PgConnection, sql: &str) -> Result<()> {
+    sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))
+        .execute(&mut connection)
+        .await
+        .with_context(|| format!("run `{sql}`"))?;
+    connection.close().await?;
+    Ok(())
 }

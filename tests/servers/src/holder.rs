@@ -89,10 +89,9 @@ impl Holder {
     pub(crate) fn server_folder(&self, name: &str) -> Result<PathBuf> {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         let mut folder = self.folder.join(name);
-        while folder.exists() {
+        while !place::make_new(&folder)? {
             folder = self.folder.join(format!("{name}-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
         }
-        place::make(&folder)?;
         Ok(folder)
     }
 

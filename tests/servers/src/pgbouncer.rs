@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use crate::daemon::Daemon;
 use crate::holder::Holder;
 use crate::install::Install;
-use crate::place::{self, User};
 use crate::process::Signal;
 use crate::server::Server;
 use crate::{ports, postgres, probe};
@@ -22,12 +21,7 @@ const POOL_SIZE: u32 = 3;
 /// When it is not installed, or does not start.
 pub fn start(install: &Install, postgres: u16, roles: &[&str]) -> Result<Server> {
     let program = install.pgbouncer()?;
-    let folder = Holder::own()?.server_folder("pgbouncer")?;
-    let user = User::for_postgres()?;
-    if let Some(user) = user {
-        place::check_reachable(&folder)?;
-        user.own(&folder)?;
-    }
+    let (folder, user) = postgres::folder(&Holder::own()?, "pgbouncer")?;
     let port = ports::free()?;
     let users: String = roles.iter().map(|role| format!("\"{role}\" \"\"\n")).collect();
     let settings = format!(

@@ -116,15 +116,22 @@ pub fn is_root() -> bool {
 pub fn make(folder: &Path) -> Result<()> {
     let missing: Vec<&Path> = folder.ancestors().take_while(|parent| !parent.exists()).collect();
     for parent in missing.into_iter().rev() {
-        match fs::create_dir(parent) {
-            Err(cause) if cause.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(cause).with_context(|| format!("make the folder `{}`", parent.display()));
-            }
-            _ => fs::set_permissions(parent, Permissions::from_mode(0o755))
-                .with_context(|| format!("make the folder `{}` readable", parent.display()))?,
-        }
+        make_new(parent)?;
     }
     Ok(())
+}
+
+/// Makes `folder` alone, readable for every user. Says whether it was not there before.
+pub(crate) fn make_new(folder: &Path) -> Result<bool> {
+    match fs::create_dir(folder) {
+        Err(cause) if cause.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+        Err(cause) => Err(cause).with_context(|| format!("make the folder `{}`", folder.display())),
+        Ok(()) => {
+            fs::set_permissions(folder, Permissions::from_mode(0o755))
+                .with_context(|| format!("make the folder `{}` readable", folder.display()))?;
+            Ok(true)
+        }
+    }
 }
 
 /// A user that a server is started as, instead of root.

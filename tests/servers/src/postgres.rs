@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -44,15 +44,46 @@ pub(crate) fn start_for(
         Version::Distribution => ("postgres", POSTGRES_URL, install.postgres()?),
         Version::Eighteen => ("postgres18", POSTGRES18_URL, install.postgres18()?),
     };
+    let (folder, user) = folder(holder, name)?;
+    let data = folder.join("data");
+    initialise(&programs.join("initdb"), &data, user)?;
+    run(&programs, (name, variable), folder, user, tuning)
+}
+
+/// Starts a standby that follows the server at this loopback port and can be promoted; of the distribution's version.
+///
+/// # Errors
+/// When it is not installed, the other can't be copied, or it does not start.
+pub fn standby(install: &Install, primary: u16) -> Result<Server> {
+    let programs = install.postgres()?;
+    let (folder, user) = folder(&Holder::own()?, "standby")?;
+    let mut command = command_as(&programs.join("pg_basebackup"), user);
+    command.args(["-h", "127.0.0.1", "-p", &primary.to_string(), "-U", "postgres"]);
+    command.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync", "-D"]).arg(folder.join("data"));
+    succeed(command.current_dir(&folder), "copy a PostgreSQL cluster")?;
+    run(&programs, ("standby", POSTGRES_URL), folder, user, Tuning::Tests)
+}
+
+/// A server's folder, and whose it is.
+pub(crate) fn folder(holder: &Holder, name: &str) -> Result<(PathBuf, Option<User>)> {
     let folder = holder.server_folder(name)?;
     let user = User::for_postgres()?;
     if let Some(user) = user {
         place::check_reachable(&folder)?;
         user.own(&folder)?;
     }
-    let data = folder.join("data");
-    initialise(&programs.join("initdb"), &data, user)?;
+    Ok((folder, user))
+}
 
+/// Starts the server whose data are in `folder`.
+fn run(
+    programs: &Path,
+    (name, variable): (&'static str, &'static str),
+    folder: PathBuf,
+    user: Option<User>,
+    tuning: Tuning,
+) -> Result<Server> {
+    let data = folder.join("data");
     let port = ports::free()?;
     let mut command = command_as(&programs.join("postgres"), user);
     command.current_dir(&folder).arg("-D").arg(&data);
@@ -93,10 +124,14 @@ fn initialise(initdb: &Path, data: &Path, user: Option<User>) -> Result<()> {
         "--locale=C.UTF-8",
         "-N",
     ]);
-    command.current_dir(data.parent().unwrap_or(data)).stdin(Stdio::null());
-    let output = command.output().with_context(|| format!("run `{}`", initdb.display()))?;
+    succeed(command.current_dir(data.parent().unwrap_or(data)), "make a PostgreSQL cluster")
+}
+
+fn succeed(command: &mut Command, what: &str) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("run `{}`", command.get_program().display()))?;
     if !output.status.success() {
-        bail!("make a PostgreSQL cluster: {}", String::from_utf8_lossy(&output.stderr).trim());
+        bail!("{what}: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(())
 }
@@ -116,5 +151,5 @@ fn says_ready(pid_file: &Path) -> bool {
     let text = fs::read_to_string(pid_file).unwrap_or_default();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let alive = lines.first().is_some_and(|pid| Path::new("/proc").join(pid).exists());
-    alive && lines.get(7) == Some(&"ready")
+    alive && matches!(lines.get(7), Some(&("ready" | "standby")))
 }

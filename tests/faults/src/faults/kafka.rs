@@ -9,7 +9,6 @@ use outrider_test_support::proxy::Mode;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
-use tokio::task::block_in_place;
 
 use super::servers::refuse;
 use crate::ground::Kind;
@@ -24,26 +23,26 @@ const READ_WITHIN: Duration = Duration::from_secs(30);
 const SILENCE: Duration = Duration::from_secs(4);
 
 /// The topic's messages are read before it goes.
-pub(super) async fn unknown_topic(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn unknown_topic(scene: &Scene) -> Result<()> {
     refuse(scene, Kind::Kafka);
     tokio::time::sleep(SILENCE).await;
     scene.collect(Kind::Kafka).await?;
-    let (address, topic) = (scene.ground.kafka.address().to_owned(), scene.kafka_topic());
+    let (address, topic) = (scene.ground.address(Kind::Kafka), scene.kafka_topic());
     kafka::delete_topics(&address, &[&topic]).await?;
     scene.ways(Kind::Kafka, Mode::Pass);
     tokio::time::sleep(LASTS).await;
     kafka::create_topics(&address, &[&topic], 3).await
 }
 
-pub(super) async fn not_enough_replicas(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn not_enough_replicas(scene: &Scene) -> Result<()> {
     set_least_replicas(scene, "2").await?;
     tokio::time::sleep(LASTS).await;
     set_least_replicas(scene, "1").await
 }
 
-async fn set_least_replicas(scene: &Scene<'_>, count: &str) -> Result<()> {
+async fn set_least_replicas(scene: &Scene, count: &str) -> Result<()> {
     let admin: AdminClient<DefaultClientContext> =
-        ClientConfig::new().set("bootstrap.servers", scene.ground.kafka.address()).create()?;
+        ClientConfig::new().set("bootstrap.servers", scene.ground.address(Kind::Kafka)).create()?;
     let topic = scene.kafka_topic();
     let change = AlterConfig::new(ResourceSpecifier::Topic(&topic)).set("min.insync.replicas", count);
     for altered in admin.alter_configs([&change], &AdminOptions::new()).await? {
@@ -54,19 +53,21 @@ async fn set_least_replicas(scene: &Scene<'_>, count: &str) -> Result<()> {
 
 /// The broker loses a batch that it had confirmed, as with an unclean election of a leader. The next one of that
 /// partition is out of sequence, which ends an idempotent producer for good; what it had in hand goes on with a new one.
-pub(super) async fn fatal_error(scene: &mut Scene<'_>) -> Result<()> {
-    let (address, ledger, tenant) =
-        (scene.ground.kafka.address().to_owned(), scene.ledger_topic(), TENANTS[0]);
+pub(super) async fn fatal_error(scene: &Scene) -> Result<()> {
+    let (address, ledger, tenant) = (scene.ground.address(Kind::Kafka), scene.ledger_topic(), TENANTS[0]);
     kafka::create_topics(&address, &[&ledger], 1).await?;
     for _ in 0..3 {
         scene.write(tenant, "ledger.booked", "faults.booked.v1", 10).await?;
         scene.caught_up().await.context("send to the ledger")?;
     }
-    block_in_place(|| scene.ground.kafka.kill());
-    let partition = scene.ground.kafka.folder().join("data").join(format!("{ledger}-0"));
+    let folder = scene.ground.with(Kind::Kafka, |server| {
+        server.kill();
+        server.folder().to_owned()
+    });
+    let partition = folder.join("data").join(format!("{ledger}-0"));
     lose_last_batch(&partition).with_context(|| format!("lose a batch in `{}`", partition.display()))?;
-    block_in_place(|| scene.ground.kafka.restart())?;
-    scene.hits += 1;
+    scene.ground.with(Kind::Kafka, |server| server.restart())?;
+    scene.hit();
     let next = scene.write(tenant, "ledger.booked", "faults.booked.v1", 10).await?;
     scene.caught_up().await.context("go on after a fatal error")?;
     let log = scene.replicas[0].daemon.log();

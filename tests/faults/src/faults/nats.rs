@@ -7,7 +7,6 @@ use async_nats::jetstream;
 use async_nats::jetstream::stream::{Config, DiscardPolicy};
 use outrider_servers::nats;
 use outrider_test_support::proxy::Mode;
-use tokio::task::block_in_place;
 
 use super::servers::refuse;
 use crate::ground::Kind;
@@ -21,8 +20,8 @@ const SILENCE: Duration = Duration::from_secs(4);
 /// Messages that a stream still takes before it is full.
 const ROOM: i64 = 20;
 
-async fn context(scene: &Scene<'_>) -> Result<jetstream::Context> {
-    let client = async_nats::connect(scene.ground.nats.address()).await.context("connect to NATS")?;
+async fn context(scene: &Scene) -> Result<jetstream::Context> {
+    let client = async_nats::connect(scene.ground.address(Kind::Nats)).await.context("connect to NATS")?;
     Ok(jetstream::new(client))
 }
 
@@ -32,7 +31,7 @@ async fn config(context: &jetstream::Context, name: &str) -> Result<Config> {
 }
 
 /// The stream's messages are read before it goes. The ids that it remembered go with it, so a copy may come again.
-pub(super) async fn stream_deleted(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn stream_deleted(scene: &Scene) -> Result<()> {
     refuse(scene, Kind::Nats);
     tokio::time::sleep(SILENCE).await;
     scene.collect(Kind::Nats).await?;
@@ -45,7 +44,7 @@ pub(super) async fn stream_deleted(scene: &mut Scene<'_>) -> Result<()> {
     Ok(())
 }
 
-pub(super) async fn stream_full(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn stream_full(scene: &Scene) -> Result<()> {
     let context = context(scene).await?;
     let before = config(&context, &scene.run).await?;
     let mut stream = context.get_stream(&scene.run).await.context("find the stream")?;
@@ -59,7 +58,7 @@ pub(super) async fn stream_full(scene: &mut Scene<'_>) -> Result<()> {
     Ok(())
 }
 
-pub(super) async fn subject_unbound(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn subject_unbound(scene: &Scene) -> Result<()> {
     let context = context(scene).await?;
     let before = config(&context, &scene.run).await?;
     let elsewhere = Config { subjects: vec![format!("elsewhere.{}.>", scene.run)], ..before.clone() };
@@ -72,12 +71,12 @@ pub(super) async fn subject_unbound(scene: &mut Scene<'_>) -> Result<()> {
 /// Somebody listens on the subject of one type who never answers, and no stream takes it: no confirm, and no word that
 /// there is none. Other events of the same topic are confirmed meanwhile: without them the topic would be in trouble, and
 /// no event to blame.
-pub(super) async fn confirm_never_comes(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn confirm_never_comes(scene: &Scene) -> Result<()> {
     let context = context(scene).await?;
     let before = config(&context, &scene.run).await?;
     let subjects = vec![format!("{}.*.shipping.requested.faults.happened.>", scene.run)];
     context.update_stream(Config { subjects, ..before.clone() }).await.context("narrow the stream")?;
-    let listener = async_nats::connect(scene.ground.nats.address()).await.context("connect to NATS")?;
+    let listener = async_nats::connect(scene.ground.address(Kind::Nats)).await.context("connect to NATS")?;
     let heard = listener
         .subscribe(format!("{}.*.shipping.requested.faults.silent.>", scene.run))
         .await
@@ -93,12 +92,12 @@ pub(super) async fn confirm_never_comes(scene: &mut Scene<'_>) -> Result<()> {
     }
     drop(heard);
     context.update_stream(before).await.context("widen the stream")?;
-    scene.poisoned = true;
+    scene.expect_poison();
     Ok(())
 }
 
 /// A restart with a lower limit: what was fine is refused now, and says so; before and afterwards it passes.
-pub(super) async fn max_payload_lowered(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn max_payload_lowered(scene: &Scene) -> Result<()> {
     const LOWERED: usize = 64 * 1024;
     const BETWEEN: usize = 200 * 1024;
     let topic = "shipping.requested";
@@ -116,12 +115,14 @@ pub(super) async fn max_payload_lowered(scene: &mut Scene<'_>) -> Result<()> {
     for tenant in TENANTS {
         scene.write(tenant, topic, "faults.large.v1", BETWEEN).await?;
     }
-    scene.poisoned = true;
+    scene.expect_poison();
     Ok(())
 }
 
-fn limit(scene: &mut Scene<'_>, bytes: usize) -> Result<()> {
-    nats::limit_payload(&scene.ground.nats, bytes)?;
-    scene.hits += 1;
-    block_in_place(|| scene.ground.nats.restart())
+fn limit(scene: &Scene, bytes: usize) -> Result<()> {
+    scene.hit();
+    scene.ground.with(Kind::Nats, |server| {
+        nats::limit_payload(server, bytes)?;
+        server.restart()
+    })
 }

@@ -9,16 +9,16 @@ use crate::scene::{MAX_UNKNOWN, Scene, TENANTS};
 
 const LASTS: Duration = Duration::from_secs(15);
 
-pub(super) async fn refused(scene: &mut Scene<'_>) -> Result<()> {
-    scene.load.as_ref().context("find the load")?.poison(true);
+pub(super) async fn refused(scene: &Scene) -> Result<()> {
+    scene.with_load(|load| load.poison(true))?;
     tokio::time::sleep(LASTS).await;
-    scene.load.as_ref().context("find the load")?.poison(false);
-    scene.poisoned = true;
+    scene.with_load(|load| load.poison(false))?;
+    scene.expect_poison();
     Ok(())
 }
 
 /// Of each broker one event over which its publisher panics each time, alone or not.
-pub(super) async fn publisher_panics(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn publisher_panics(scene: &Scene) -> Result<()> {
     const KIND: &str = "faults.panics.v1";
     scene.end(0).await?;
     scene.start(0, &[("FAILPOINTS", &format!("publish=return({KIND})"))]).await?;
@@ -32,7 +32,7 @@ pub(super) async fn publisher_panics(scene: &mut Scene<'_>) -> Result<()> {
         ensure!(reason.contains("panicked"), "say that the plugin panicked over `{id}`: {reason}");
     }
     scene.caught_up().await.context("send the neighbours")?;
-    scene.poisoned = true;
+    scene.expect_poison();
     scene.end(0).await?;
     scene.start(0, &[]).await
 }

@@ -9,7 +9,7 @@ use crate::scene::Scene;
 
 const LASTS: Duration = Duration::from_secs(10);
 
-pub(super) async fn nothing(_scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn nothing(_scene: &Scene) -> Result<()> {
     tokio::time::sleep(LASTS).await;
     Ok(())
 }

@@ -8,26 +8,28 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::scene::Scene;
 
 /// Until a fail point has to have been reached.
-const REACHED_WITHIN: Duration = Duration::from_secs(30);
+const REACHED_WITHIN: Duration = Duration::from_secs(60);
 
 /// SIGKILL, as a status has it.
 const KILLED: i32 = 9;
 
 /// Starts the first replica again with a fail point, waits until it has ended there, and starts it without.
-async fn killed_at(scene: &mut Scene<'_>, point: &str, terminate: bool) -> Result<()> {
+async fn killed_at(scene: &Scene, point: &str, terminate: bool) -> Result<()> {
     scene.end(0).await?;
-    scene.start(0, &[("FAILPOINTS", point)]).await?;
+    scene.launch(0, &[("FAILPOINTS", point)]).await?;
+    scene.replicas[0].let_end();
     if terminate {
-        scene.running(0)?.terminate()?;
+        scene.replicas[0].ready().await?;
+        scene.replicas[0].with(|running| running.terminate()).await?;
     }
     ended_there(scene, point).await?;
     scene.start(0, &[]).await
 }
 
-async fn ended_there(scene: &mut Scene<'_>, point: &str) -> Result<()> {
+async fn ended_there(scene: &Scene, point: &str) -> Result<()> {
     let ended = tokio::time::timeout(REACHED_WITHIN, async {
         loop {
-            if let Some(status) = scene.running(0)?.ended()? {
+            if let Some(status) = scene.replicas[0].ended().await? {
                 return anyhow::Ok(status);
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -39,47 +41,46 @@ async fn ended_there(scene: &mut Scene<'_>, point: &str) -> Result<()> {
         status.signal() == Some(KILLED),
         "end the relay at `{point}`: {status}; was the daemon built with the feature `failpoints`?"
     );
-    scene.replicas[0].running = None;
-    scene.hits += 1;
+    scene.hit();
     Ok(())
 }
 
-pub(super) async fn killed_before_claim(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn killed_before_claim(scene: &Scene) -> Result<()> {
     killed_at(scene, "before-claim=30*off->return", false).await
 }
 
-pub(super) async fn killed_after_claim(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn killed_after_claim(scene: &Scene) -> Result<()> {
     killed_at(scene, "after-claim=10*off->return", false).await
 }
 
-pub(super) async fn killed_after_hand_over(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn killed_after_hand_over(scene: &Scene) -> Result<()> {
     killed_at(scene, "after-hand-over=10*off->return(1)", false).await
 }
 
-pub(super) async fn killed_after_confirm(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn killed_after_confirm(scene: &Scene) -> Result<()> {
     killed_at(scene, "before-settle=10*off->return", false).await
 }
 
-pub(super) async fn killed_during_settle(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn killed_during_settle(scene: &Scene) -> Result<()> {
     killed_at(scene, "before-settle=10*off->return(1)", false).await
 }
 
-pub(super) async fn killed_after_settle(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn killed_after_settle(scene: &Scene) -> Result<()> {
     killed_at(scene, "after-settle=10*off->return", false).await
 }
 
-pub(super) async fn killed_during_drain(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn killed_during_drain(scene: &Scene) -> Result<()> {
     killed_at(scene, "drain=return(2)", true).await
 }
 
 /// The second replica is started anew, so that the first gives it its share.
-pub(super) async fn killed_during_give(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn killed_during_give(scene: &Scene) -> Result<()> {
     scene.end(1).await?;
     killed_at(scene, "give=return(1)", true).await?;
     scene.start(1, &[]).await
 }
 
-pub(super) async fn killed_at_random(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn killed_at_random(scene: &Scene) -> Result<()> {
     for _ in 0..5 {
         let pause = scene.some_time();
         tokio::time::sleep(pause).await;

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::Result;
 use outrider_test_support::proxy::Mode;
-use tokio::task::block_in_place;
 
 use crate::ground::Kind;
 use crate::scene::Scene;
@@ -14,37 +13,37 @@ const PAUSED: Duration = Duration::from_secs(60);
 const SWALLOWED: Duration = Duration::from_secs(20);
 const REFUSED: Duration = Duration::from_secs(8);
 
-async fn restarted(scene: &mut Scene<'_>, kind: Kind) -> Result<()> {
-    block_in_place(|| scene.ground.server(kind).restart())?;
-    scene.hits += 1;
+async fn restarted(scene: &Scene, kind: Kind) -> Result<()> {
+    scene.ground.with(kind, |server| server.restart())?;
+    scene.hit();
     Ok(())
 }
 
-async fn paused(scene: &mut Scene<'_>, kind: Kind) -> Result<()> {
-    scene.ground.server(kind).pause();
+async fn paused(scene: &Scene, kind: Kind) -> Result<()> {
+    scene.ground.with(kind, |server| server.pause());
     tokio::time::sleep(PAUSED).await;
-    scene.ground.server(kind).resume();
+    scene.ground.with(kind, |server| server.resume());
     // Each publish that is tried while the broker is silent ends unknown, and its copy may arrive afterwards.
-    scene.hits += PAUSED.as_secs() / 3;
+    scene.hit_times(PAUSED.as_secs() / 3);
     Ok(())
 }
 
-async fn black_hole(scene: &mut Scene<'_>, kind: Kind) -> Result<()> {
+async fn black_hole(scene: &Scene, kind: Kind) -> Result<()> {
     scene.ways(kind, Mode::BlackHole);
     tokio::time::sleep(SWALLOWED).await;
     scene.ways(kind, Mode::Pass);
-    scene.hits += SWALLOWED.as_secs() / 3;
+    scene.hit_times(SWALLOWED.as_secs() / 3);
     Ok(())
 }
 
 /// Connections are cut and refused.
-pub(super) fn refuse(scene: &mut Scene<'_>, kind: Kind) {
+pub(super) fn refuse(scene: &Scene, kind: Kind) {
     scene.ways(kind, Mode::Refuse);
     (0..scene.replicas.len()).for_each(|number| scene.cut(number, kind));
-    scene.hits += 1;
+    scene.hit();
 }
 
-async fn refused(scene: &mut Scene<'_>, kind: Kind) -> Result<()> {
+async fn refused(scene: &Scene, kind: Kind) -> Result<()> {
     refuse(scene, kind);
     tokio::time::sleep(REFUSED).await;
     scene.ways(kind, Mode::Pass);
@@ -53,23 +52,23 @@ async fn refused(scene: &mut Scene<'_>, kind: Kind) -> Result<()> {
 
 macro_rules! for_each_broker {
     ($($kind:ident $power_cut:ident $restarted:ident $paused:ident $black_hole:ident $refused:ident;)+) => {$(
-        pub(super) async fn $power_cut(scene: &mut Scene<'_>) -> Result<()> {
+        pub(super) async fn $power_cut(scene: &Scene) -> Result<()> {
             scene.power_cut(Kind::$kind, DOWN).await
         }
 
-        pub(super) async fn $restarted(scene: &mut Scene<'_>) -> Result<()> {
+        pub(super) async fn $restarted(scene: &Scene) -> Result<()> {
             restarted(scene, Kind::$kind).await
         }
 
-        pub(super) async fn $paused(scene: &mut Scene<'_>) -> Result<()> {
+        pub(super) async fn $paused(scene: &Scene) -> Result<()> {
             paused(scene, Kind::$kind).await
         }
 
-        pub(super) async fn $black_hole(scene: &mut Scene<'_>) -> Result<()> {
+        pub(super) async fn $black_hole(scene: &Scene) -> Result<()> {
             black_hole(scene, Kind::$kind).await
         }
 
-        pub(super) async fn $refused(scene: &mut Scene<'_>) -> Result<()> {
+        pub(super) async fn $refused(scene: &Scene) -> Result<()> {
             refused(scene, Kind::$kind).await
         }
     )+};
