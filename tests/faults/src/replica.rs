@@ -201,6 +201,12 @@ impl Replica {
         Ok(status)
     }
 
+    /// Whether its log has this text.
+    pub(crate) fn has_said(&self, text: &str) -> Result<bool> {
+        let log = std::fs::read_to_string(self.daemon.log()).context("read the relay's log")?;
+        Ok(log.contains(text))
+    }
+
     /// It must not have ended by itself.
     pub(crate) async fn look_after(&self) -> Result<()> {
         if self.may_end.load(Ordering::Relaxed) {

@@ -105,6 +105,10 @@ pub(super) async fn failed_over(scene: &Scene) -> Result<()> {
     twins.on_primary("SELECT pg_reload_conf()").await?;
     twins.promote().await?;
     tokio::time::sleep(NAME_LAGS).await;
+    ensure!(
+        scene.replicas[0].has_said("read-only")?,
+        "meet a server that can only be read: the log has none"
+    );
     name_stands_for_new(scene)
 }
 

@@ -54,8 +54,7 @@ pub(super) async fn with_backlog(scene: &Scene) -> Result<()> {
         usual_statements = (statements(&mut database).await? - before) / took.as_secs_f64();
         usual = took.min(usual);
     }
-    let others = drained(scene, &mut database, "orders.placed", OTHERS).await?;
-    let others = drained(scene, &mut database, "orders.placed", OTHERS).await?.min(others);
+    let others = fastest_of_others(scene, &mut database).await?;
 
     refuse(scene, Kind::Rabbitmq);
     let gone = Instant::now();
@@ -69,7 +68,7 @@ pub(super) async fn with_backlog(scene: &Scene) -> Result<()> {
     tokio::time::sleep(AWAY.saturating_sub(gone.elapsed())).await;
     scene.be_alone().await;
     let mut database = scene.connect(TENANTS[0]).await?;
-    let others_then = drained(scene, &mut database, "orders.placed", OTHERS).await?;
+    let others_then = fastest_of_others(scene, &mut database).await?;
     let grown = resident(scene).await?.saturating_sub(memory);
 
     scene.ways(Kind::Rabbitmq, Mode::Pass);
@@ -113,6 +112,15 @@ async fn drained(scene: &Scene, database: &mut PgConnection, topic: &str, count:
     until(database, topic, 0).await?;
     scene.look_after().await?;
     Ok(begun.elapsed())
+}
+
+/// The least of three, for it takes less than a second and machines stumble.
+async fn fastest_of_others(scene: &Scene, database: &mut PgConnection) -> Result<Duration> {
+    let mut fastest = Duration::MAX;
+    for _ in 0..3 {
+        fastest = drained(scene, database, "orders.placed", OTHERS).await?.min(fastest);
+    }
+    Ok(fastest)
 }
 
 /// Waits until at most `left` events of the topic wait.
