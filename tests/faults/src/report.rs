@@ -47,7 +47,7 @@ impl Report {
             let copies = format!("{}/{}", counts.duplicates_seen, judgement.bound);
             writeln!(
                 out,
-                "{name:<40} {:>9} {:>5} {copies:>13} {:>6} {:>5} {:>7} {:>8.1} s {:>4.0} s",
+                "{name:<48} {:>9} {:>5} {copies:>13} {:>6} {:>5} {:>7} {:>8.1} s {:>4.0} s",
                 counts.committed,
                 counts.lost,
                 counts.order_violations,
