@@ -22,6 +22,7 @@ mod order;
 mod outage;
 mod outage_database;
 mod outcomes;
+mod own_rows;
 mod pace;
 mod pooled;
 mod recorder;
