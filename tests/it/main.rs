@@ -15,6 +15,7 @@ mod config_secrets;
 mod contract;
 mod database;
 mod delivery;
+mod demoted;
 mod fleet;
 mod idle;
 mod layers;
