@@ -43,7 +43,12 @@ pub struct Proxy {
 impl Proxy {
     /// Listens on a free loopback port and passes everything on to `target`.
     pub async fn start(target: SocketAddr) -> io::Result<Proxy> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        Proxy::start_at(([127, 0, 0, 1], 0).into(), target).await
+    }
+
+    /// The same at an address of the caller's choice; port 0 is a free one.
+    pub async fn start_at(address: SocketAddr, target: SocketAddr) -> io::Result<Proxy> {
+        let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let (state, watched) = watch::channel(State { mode: Mode::Pass, generation: 0 });
         let accepting = tokio::spawn(accept(listener, target, watched));

@@ -52,6 +52,7 @@ pub fn ensure_all(install: &Install, report: &dyn Fn(&str)) -> Result<()> {
     need(install.java().is_err(), &["openjdk-17-jre-headless", "openjdk-21-jre-headless"]);
     need(install.pgbouncer().is_err(), &["pgbouncer"]);
     need(install.faketime().is_none(), &["libfaketime"]);
+    need(install.nss_wrapper().is_none(), &["libnss-wrapper"]);
     need(super::maven::is_needed(install), &["maven"]);
     ensure(packages, report)
 }

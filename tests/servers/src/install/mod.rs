@@ -137,10 +137,20 @@ impl Install {
 
     /// The library that gives a program another wall clock. It is optional: tests do without where it cannot be had.
     pub fn faketime(&self) -> Option<PathBuf> {
-        let libraries = Path::new("/usr/lib");
-        let folders = folder_names(libraries).into_iter().map(|name| libraries.join(name));
-        folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|library| library.exists())
+        library("faketime/libfaketimeMT.so.1")
     }
+
+    /// The library that gives a program another list of hosts. It is optional too.
+    pub fn nss_wrapper(&self) -> Option<PathBuf> {
+        library("libnss_wrapper.so")
+    }
+}
+
+/// A library in one of the folders for the machine's architecture.
+fn library(name: &str) -> Option<PathBuf> {
+    let libraries = Path::new("/usr/lib");
+    let folders = folder_names(libraries).into_iter().map(|folder| libraries.join(folder));
+    folders.map(|folder| folder.join(name)).find(|library| library.exists())
 }
 
 fn missing(what: &str, remedy: &str) -> String {
