@@ -4,6 +4,7 @@
 mod clocks;
 mod killed;
 mod pair;
+mod retries;
 mod stopped;
 mod taken;
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod addresses;
 mod admin;
 mod backpressure;
 mod cli;
@@ -15,6 +16,7 @@ mod config_secrets;
 mod contract;
 mod database;
 mod delivery;
+mod demoted;
 mod fleet;
 mod idle;
 mod layers;
@@ -22,13 +24,16 @@ mod order;
 mod outage;
 mod outage_database;
 mod outcomes;
+mod own_rows;
 mod pace;
 mod pooled;
 mod recorder;
 mod relay;
+mod renewal;
 mod script;
 mod secrets;
 mod shutdown;
+mod snapshot;
 mod store;
 mod stuck;
 mod supervise;

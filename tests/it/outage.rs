@@ -57,7 +57,7 @@ pub(crate) async fn proxied(url: &str) -> (Proxy, String) {
 }
 
 /// `host:port` of a URL that names both.
-fn authority(url: &str) -> &str {
+pub(crate) fn authority(url: &str) -> &str {
     let rest = url.split_once("://").unwrap().1;
     let rest = rest.split(['/', '?']).next().unwrap();
     rest.rsplit('@').next().unwrap()
@@ -70,7 +70,7 @@ async fn metric(daemon: &Daemon, series: &str) -> Option<f64> {
 }
 
 /// Most attempts and refusals of the unsent events of a topic, whether one is dead, and how many there are.
-async fn spent(tenant: &Tenant, topic: &str) -> (i32, i32, bool, i64) {
+pub(crate) async fn spent(tenant: &Tenant, topic: &str) -> (i32, i32, bool, i64) {
     sqlx::query_as(
         "SELECT coalesce(max(attempts), 0), coalesce(max(refusals), 0), coalesce(bool_or(hold = 3), false), count(*)
            FROM outrider.delivery WHERE topic = $1",

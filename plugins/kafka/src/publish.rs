@@ -191,7 +191,8 @@ impl Connection for KafkaConnection {
         if let Some(end) = self.end() {
             return Err(end);
         }
-        let time = deadline.saturating_duration_since(Instant::now());
+        let asked = Instant::now();
+        let time = deadline.saturating_duration_since(asked);
         let time = time.saturating_sub(RETURN.min(time / 8));
         let answer = match self.client.ask(time) {
             Some(asking) => {
@@ -201,6 +202,7 @@ impl Connection for KafkaConnection {
         };
         match answer {
             Ok(Ok(())) => {
+                self.stall.answered();
                 if self.stall.is_stuck(Instant::now()) {
                     self.blueprint.health.died("it takes no record, and its brokers answer");
                 }
@@ -210,7 +212,19 @@ impl Connection for KafkaConnection {
                 self.blueprint.health.recovered();
                 Ok(())
             }
-            Ok(Err(code)) => Err(classify::unanswered(code, self.blueprint.health.cause())),
+            Ok(Err(code)) => {
+                let Blueprint { health, options, .. } = &self.blueprint;
+                let cause = classify::unanswered(code, health.cause());
+                // A refused password is not mended by another client, and each try counts towards the account's lock.
+                let refused = health.refusal().is_some();
+                // Longer than a new client is given to find a broker.
+                if self.stall.is_cut_off(asked, Instant::now(), options.timeout) && !refused {
+                    health.died(
+                        "none of the brokers that it knows answers, and `bootstrap.servers` may know others",
+                    );
+                }
+                Err(cause)
+            }
             Err(_) => Err(classify::unanswered(E::Fail, self.blueprint.health.cause())),
         }
     }

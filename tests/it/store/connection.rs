@@ -21,6 +21,7 @@ on_both_servers!(owned:
     a_lock_that_goes_away_is_not_noticed,
     a_slow_statement_is_cancelled_by_the_server,
     a_read_only_server_is_told_and_left,
+    a_session_that_becomes_read_only_is_told_and_left,
     what_is_not_migrated_names_the_command,
     a_missing_right_names_the_remedy,
     refusals_to_connect_are_told_apart,
@@ -190,6 +191,24 @@ async fn a_read_only_server_is_told_and_left(mut f: Fixture) {
     ))
     .await;
     assert!(demoted.renew(LANE, f.owner, &[f.owner], LEASE).await.unwrap().is_some());
+}
+
+// C67: one that is open already.
+async fn a_session_that_becomes_read_only_is_told_and_left(mut f: Fixture) {
+    f.run(
+        "CREATE FUNCTION public.demote() RETURNS trigger LANGUAGE plpgsql
+           AS $$ BEGIN PERFORM set_config('default_transaction_read_only', 'on', false); RETURN NULL; END $$;
+         CREATE TRIGGER demote AFTER UPDATE ON outrider.lane FOR EACH ROW EXECUTE FUNCTION public.demote()",
+    )
+    .await;
+    for _ in 0..3 {
+        assert!(f.store.renew(LANE, f.owner, &[f.owner], LEASE).await.unwrap().is_some());
+        f.store.lanes().await.unwrap();
+        assert!(f.store.is_connected(), "reading tells nothing");
+        let error = f.store.renew(LANE, f.owner, &[f.owner], LEASE).await.unwrap_err();
+        assert!(matches!(error, StoreError::ReadOnly { .. }) && !error.outcome_unknown(), "{error}");
+        assert!(!f.store.is_connected());
+    }
 }
 
 async fn what_is_not_migrated_names_the_command(mut f: Fixture) {

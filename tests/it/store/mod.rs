@@ -9,6 +9,7 @@ mod held;
 mod hints;
 mod lanes;
 mod migrations;
+mod own_rows;
 mod plans;
 mod retention;
 mod rights;
