@@ -1,15 +1,14 @@
 //! C34: names that lead nowhere when the program starts, and brokers that come back at other addresses.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use outrider_servers::{Install, address};
+use outrider_servers::address;
 use outrider_test_support::consume::{self, kafka, nats, rabbitmq};
+use outrider_test_support::hosts::Hosts;
 use outrider_test_support::proxy::{Mode, Proxy};
 use rdkafka::mocking::MockCluster;
-use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::outage::{authority, daemon, logged, spent};
@@ -23,29 +22,6 @@ const RECOVERY: Duration = Duration::from_secs(60);
 const OLD: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 const NEW: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 3));
 
-/// A list of hosts that one program asks, and that can change while it runs.
-struct Hosts(TempDir);
-
-impl Hosts {
-    fn new(hosts: &[(&str, IpAddr)]) -> Self {
-        let list = Hosts(tempfile::tempdir().unwrap());
-        list.are(hosts);
-        list
-    }
-
-    fn file(&self) -> String {
-        self.0.path().join("hosts").to_str().unwrap().to_owned()
-    }
-
-    /// From now on these names lead to these addresses.
-    fn are(&self, hosts: &[(&str, IpAddr)]) {
-        let draft = self.0.path().join("draft");
-        let lines: Vec<String> = hosts.iter().map(|(name, address)| format!("{address} {name}\n")).collect();
-        fs::write(&draft, lines.concat()).unwrap();
-        fs::rename(draft, self.file()).unwrap();
-    }
-}
-
 /// The server behind a URL, under a name, at a port.
 fn named(url: &str, name: &str, port: u16) -> String {
     url.replacen(authority(url), &format!("{name}:{port}"), 1)
@@ -57,7 +33,7 @@ async fn server(authority: &str) -> SocketAddr {
 
 #[tokio::test]
 async fn names_that_lead_nowhere_hold_up_nobody_else_and_what_is_behind_them_flows_once_they_are_right() {
-    let Some(library) = Install::locate().nss_wrapper() else {
+    let Some(hosts) = Hosts::new(&[("nats.test", OLD)]).unwrap() else {
         eprintln!("not tested: libnss-wrapper is not installed");
         return;
     };
@@ -91,7 +67,7 @@ async fn names_that_lead_nowhere_hold_up_nobody_else_and_what_is_behind_them_flo
          [[routes]]\ntopic = \"*\"\nbroker = \"hub\"\n",
         kafka_at.port()
     );
-    let hosts = Hosts::new(&[("nats.test", OLD)]);
+    let [library, table] = hosts.variables();
     let daemon = daemon(
         &main,
         &[
@@ -99,8 +75,8 @@ async fn names_that_lead_nowhere_hold_up_nobody_else_and_what_is_behind_them_flo
             ("other", "database = { url = \"env:OTHER_URL\" }\n".to_owned()),
         ],
         &[
-            ("LD_PRELOAD", library.to_str().unwrap()),
-            ("NSS_WRAPPER_HOSTS", &hosts.file()),
+            (&library.0, &library.1),
+            (&table.0, &table.1),
             ("ACME_URL", &tenant.database.url()),
             ("OTHER_URL", &other.database.url()),
             ("NATS_URL", &named(&nats_server, "nats.test", nats_port)),
@@ -124,7 +100,7 @@ async fn names_that_lead_nowhere_hold_up_nobody_else_and_what_is_behind_them_flo
         assert_eq!(spent(&tenant, broker).await, (0, 0, false, 10), "{broker}");
     }
 
-    hosts.are(&[("kafka.test", kafka_at.ip()), ("nats.test", NEW), ("rabbit.test", OLD)]);
+    hosts.are(&[("kafka.test", kafka_at.ip()), ("nats.test", NEW), ("rabbit.test", OLD)]).unwrap();
     until_within(RECOVERY, "all of it flows", async || tenant.unsent().await == 0).await;
 
     // It moves, and at first the name does not.
@@ -135,7 +111,7 @@ async fn names_that_lead_nowhere_hold_up_nobody_else_and_what_is_behind_them_flo
     tenant.insert_many("rabbit", 10, 2).await;
     until("it is gone", async || logged(&daemon, "broker is down", "broker", "rabbit").len() > downs).await;
     assert_eq!(spent(&tenant, "rabbit").await, (0, 0, false, 10));
-    hosts.are(&[("rabbit.test", NEW)]);
+    hosts.are(&[("rabbit.test", NEW)]).unwrap();
     until_within(RECOVERY, "what waited for it flows", async || tenant.unsent().await == 0).await;
     assert_eq!(ups(), 2);
     assert!(running.end().await.unwrap().success());

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
-use outrider_servers::Install;
 use outrider_test_support::daemon::{Daemon, Running};
+use outrider_test_support::hosts::Hosts;
 use outrider_test_support::proxy::Proxy;
 use tokio::sync::Mutex;
 
@@ -43,6 +43,8 @@ pub(crate) struct Replica {
     running: Mutex<Option<Running>>,
     /// Whether a fault means it to end by itself.
     may_end: AtomicBool,
+    /// Where the database has a name.
+    hosts: Option<Hosts>,
     postgres: Vec<Proxy>,
     rabbitmq: Proxy,
     nats: Proxy,
@@ -51,10 +53,11 @@ pub(crate) struct Replica {
 impl Replica {
     /// With its config written; not started.
     pub(crate) async fn new(program: &Path, places: &Places<'_>) -> Result<Replica> {
-        let replica = Replica {
+        let mut replica = Replica {
             daemon: Daemon::new(program)?,
             running: Mutex::default(),
             may_end: AtomicBool::new(false),
+            hosts: None,
             postgres: doors(&places.databases).await.context("start a proxy")?,
             rabbitmq: Proxy::start(places.rabbitmq).await.context("start a proxy")?,
             nats: Proxy::start(places.nats).await.context("start a proxy")?,
@@ -78,28 +81,19 @@ impl Replica {
         self.postgres.get(number).map(Proxy::address).context("find a way to the database")
     }
 
-    fn hosts(&self) -> PathBuf {
-        self.daemon.log().with_file_name("hosts")
-    }
-
     /// Gives the program a table of host names of its own, in which the name stands for the first server.
-    fn tell_names(&self) -> Result<()> {
-        let library = Install::locate().nss_wrapper();
-        let library = library.context("find libnss_wrapper (Debian: apt-get install libnss-wrapper)")?;
-        self.name_stands_for(0)?;
-        self.daemon.tell(vec![
-            ("LD_PRELOAD".to_owned(), library.display().to_string()),
-            ("NSS_WRAPPER_HOSTS".to_owned(), self.hosts().display().to_string()),
-        ]);
+    fn tell_names(&mut self) -> Result<()> {
+        let hosts = Hosts::new(&[(NAME, self.door(0)?.ip())])?;
+        let hosts = hosts.context("find libnss_wrapper (Debian: apt-get install libnss-wrapper)")?;
+        self.daemon.tell(hosts.variables().to_vec());
+        self.hosts = Some(hosts);
         Ok(())
     }
 
     /// From now on, for connections that are made from now on.
     pub(crate) fn name_stands_for(&self, number: usize) -> Result<()> {
-        let text = format!("{} {NAME}\n", self.door(number)?.ip());
-        let new = self.hosts().with_extension("new");
-        std::fs::write(&new, text).context("write a table of host names")?;
-        std::fs::rename(new, self.hosts()).context("write a table of host names")
+        let hosts = self.hosts.as_ref().context("find a table of host names")?;
+        hosts.are(&[(NAME, self.door(number)?.ip())])
     }
 
     fn config(&self, places: &Places<'_>) -> String {
