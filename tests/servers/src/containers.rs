@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use crate::address;
 use crate::process::succeeds_within;
 
 /// The line by which the program says that all addresses are printed.
@@ -33,6 +34,12 @@ pub fn docker_answers() -> bool {
         Command::new("docker").args(["version", "--format", "{{.Server.Version}}"]),
         DOCKER_ANSWERS_WITHIN,
     )
+}
+
+/// Whether the shared servers are containers: so `cargo xtask` says, or no address is given and Docker answers.
+pub(crate) fn in_use() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    is_set(address::CONTAINERS) || (!is_set(address::POSTGRES_URL) && docker_answers())
 }
 
 /// The value that the containers give to the environment variable `name`.
