@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -58,6 +59,8 @@ fn start() -> Result<Containers> {
     let mut program = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["run", "--quiet", "--package", "outrider-containers"])
         .current_dir(workspace)
+        // Out of reach of a Ctrl-C, which would end it before it has removed the containers.
+        .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
