@@ -1,6 +1,7 @@
 //! Databases with outrider's tables, for every test here.
 
 use outrider::store::{Schema, migrate};
+use outrider_servers::left_out;
 use outrider_test_support::database::{Server, TestDatabase};
 
 /// A migrated database on one of the servers; `None`, and a line that says so, where this machine has no such server.
@@ -19,7 +20,7 @@ pub(crate) async fn empty_on(server: Server) -> Option<TestDatabase> {
 fn url(server: Server) -> Option<String> {
     let url = server.url();
     if url.is_none() {
-        eprintln!("{server:?} is not there: this test did not run on it. Set OUTRIDER_TEST_POSTGRES18_URL.");
+        left_out::tell(format_args!("{server:?} is not there; set OUTRIDER_TEST_POSTGRES18_URL"));
     }
     url
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask servers`: the private servers alone, which stay until they are told to stop.
+//! `cargo xtask servers`: the servers alone, private ones or containers, which stay until they are told to stop.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use outrider_servers::install::Install;
 use outrider_servers::shared::Shared;
 use serde_json::{Value, json};
 
-use crate::compose;
+use crate::compose::Project;
 use crate::progress::Progress;
 use crate::setup::{self, Source};
 
@@ -42,13 +42,12 @@ pub(crate) fn run(command: ServersCommand, progress: &Progress) -> Result<ExitCo
 
 fn up(progress: &Progress) -> Result<ExitCode> {
     let install = Install::locate();
-    setup::sweep(progress);
-    if Source::find(&install)? == Source::Docker {
-        progress.step("containers", || {
-            compose::start()?.leave_up();
-            Ok(())
-        })?;
-        print_exports(compose::variables());
+    let source = Source::find(&install)?;
+    setup::sweep(Some(source), progress);
+    if source == Source::Docker {
+        let project = Project::up();
+        progress.step("containers", || project.start())?;
+        print_exports(project.variables());
         return Ok(ExitCode::SUCCESS);
     }
     match find_up() {
@@ -71,31 +70,33 @@ fn up(progress: &Progress) -> Result<ExitCode> {
 }
 
 fn down(progress: &Progress) -> Result<ExitCode> {
-    setup::sweep(progress);
+    let source = Source::find(&Install::locate()).ok();
+    setup::sweep(source, progress);
     match find_up() {
         Some(holder) => progress.step("stop the servers", || {
             holder.stop();
             Ok(())
         })?,
-        None if Source::find(&Install::locate()).ok() == Some(Source::Docker) => compose::down()?,
+        None if source == Some(Source::Docker) => Project::up().down()?,
         None => progress.tell("no servers run"),
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn status(as_json: bool) -> Result<ExitCode> {
-    let holders = Holder::all();
+    let mut holders: Vec<Shown> = Holder::all().iter().map(Shown::holder).collect();
+    if find_up().is_none() && Source::find(&Install::locate()).ok() == Some(Source::Docker) {
+        holders.extend(Shown::containers(&Project::up())?);
+    }
     if as_json {
-        let all: Vec<Value> = holders.iter().map(holder_as_json).collect();
+        let all: Vec<Value> = holders.iter().map(Shown::as_json).collect();
         println!("{}", json!({ "holders": all }));
     } else {
         print_status(&holders);
-        if find_up().is_none() && Source::find(&Install::locate()).ok() == Some(Source::Docker) {
-            compose::status()?;
-        }
     }
-    let up = find_up().is_some_and(|holder| all_run(&holder.servers()));
-    Ok(if up { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let up = holders.iter().find(|holder| holder.name == UP);
+    let all_run = |up: &Shown| !up.servers.is_empty() && up.servers.iter().all(|server| server.runs);
+    Ok(if up.is_some_and(all_run) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn find_up() -> Option<Holder> {
@@ -112,32 +113,79 @@ fn print_exports(variables: impl IntoIterator<Item = (String, String)>) {
     }
 }
 
-fn print_status(holders: &[Holder]) {
+/// A holder, as `status` shows it; containers have neither pids nor ports to tell.
+struct Shown {
+    name: String,
+    abandoned: bool,
+    servers: Vec<ShownServer>,
+}
+
+struct ShownServer {
+    name: String,
+    runs: bool,
+    pid: Option<u32>,
+    ports: BTreeMap<String, u16>,
+    variables: Vec<(String, String)>,
+}
+
+impl Shown {
+    fn holder(holder: &Holder) -> Shown {
+        let server = |record: ServerRecord| ShownServer {
+            runs: record.is_alive(),
+            name: record.name,
+            pid: record.processes.last().map(|each| each.process.pid),
+            ports: record.ports,
+            variables: record.variables,
+        };
+        let servers = holder.servers().into_iter().map(server).collect();
+        Shown { name: holder.name(), abandoned: holder.is_abandoned(), servers }
+    }
+
+    /// `None` where there is no container of the project.
+    fn containers(project: &Project) -> Result<Option<Shown>> {
+        let running = project.running()?;
+        if running.is_empty() {
+            return Ok(None);
+        }
+        let servers = project.servers().into_iter().map(|(name, variables)| ShownServer {
+            runs: running.iter().any(|service| service == name),
+            name: name.to_owned(),
+            pid: None,
+            ports: BTreeMap::new(),
+            variables,
+        });
+        Ok(Some(Shown { name: UP.to_owned(), abandoned: false, servers: servers.collect() }))
+    }
+
+    fn as_json(&self) -> Value {
+        let server = |server: &ShownServer| {
+            let variables: BTreeMap<&str, &str> =
+                server.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            json!({
+                "name": server.name,
+                "runs": server.runs,
+                "pid": server.pid,
+                "ports": server.ports,
+                "variables": variables,
+            })
+        };
+        let servers: Vec<Value> = self.servers.iter().map(server).collect();
+        json!({ "name": self.name, "abandoned": self.abandoned, "servers": servers })
+    }
+}
+
+fn print_status(holders: &[Shown]) {
     if holders.is_empty() {
         println!("no servers run");
     }
     for holder in holders {
-        let abandoned = if holder.is_abandoned() { " (its process is gone)" } else { "" };
-        println!("{}{abandoned}", holder.name());
-        for server in holder.servers() {
-            let state = if server.is_alive() { "runs" } else { "down" };
-            let pid = server.processes.last().map_or(0, |each| each.process.pid);
+        let abandoned = if holder.abandoned { " (its process is gone)" } else { "" };
+        println!("{}{abandoned}", holder.name);
+        for server in &holder.servers {
+            let state = if server.runs { "runs" } else { "down" };
+            let process = server.pid.map_or("container".to_owned(), |pid| format!("pid {pid}"));
             let address = server.variables.first().map_or("", |(_, value)| value);
-            println!("  {:<11} {state}  pid {pid:<7}  {address}", server.name);
+            println!("  {:<11} {state}  {process:<11}  {address}", server.name);
         }
     }
-}
-
-fn holder_as_json(holder: &Holder) -> Value {
-    let servers: Vec<Value> = holder
-        .servers()
-        .into_iter()
-        .map(|server| {
-            let pid = server.processes.last().map(|each| each.process.pid);
-            let runs = server.is_alive();
-            let variables: BTreeMap<String, String> = server.variables.into_iter().collect();
-            json!({ "name": server.name, "runs": runs, "pid": pid, "ports": server.ports, "variables": variables })
-        })
-        .collect();
-    json!({ "name": holder.name(), "abandoned": holder.is_abandoned(), "servers": servers })
 }

@@ -11,7 +11,7 @@ use outrider_servers::shared::Shared;
 use outrider_servers::{holder, place};
 
 use crate::cargo;
-use crate::compose::{self, Compose};
+use crate::compose::{self, Project};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 
@@ -28,8 +28,7 @@ pub(crate) enum Source {
 #[derive(Debug)]
 pub(crate) enum Servers {
     Private(Shared),
-    /// Held for its drop.
-    Docker(Compose),
+    Docker(compose::Held),
 }
 
 impl Source {
@@ -107,8 +106,9 @@ fn locked<T>(install: &Install, work: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 /// Stops what an earlier command left that was killed before it could.
-pub(crate) fn sweep(progress: &Progress) {
-    for name in holder::sweep() {
+pub(crate) fn sweep(source: Option<Source>, progress: &Progress) {
+    let containers = if source == Some(Source::Docker) { compose::sweep() } else { Vec::new() };
+    for name in holder::sweep().into_iter().chain(containers) {
         progress.tell(&format!("stopped the servers that `{name}` left behind"));
     }
 }
@@ -123,7 +123,7 @@ pub(crate) fn servers_while_building(
 ) -> Result<Servers> {
     let install = Install::locate();
     let source = Source::find(&install)?;
-    sweep(progress);
+    sweep(Some(source), progress);
     if source == Source::Private {
         packages(&install, progress)?;
     }
@@ -150,10 +150,11 @@ pub(crate) fn install_while_building(
     build: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     let install = Install::locate();
-    if Source::find(&install)? == Source::Docker {
+    let source = Source::find(&install)?;
+    if source == Source::Docker {
         bail!("break servers in containers: the fault kit needs them as processes, on a Linux with apt-get");
     }
-    sweep(progress);
+    sweep(Some(source), progress);
     packages(&install, progress)?;
     interrupt.check()?;
     std::thread::scope(|scope| {
@@ -181,7 +182,7 @@ fn start(
             downloads(install, progress)?;
             progress.step("servers", || Ok(Servers::Private(Shared::start(name, install, tuning, medium)?)))
         }
-        Source::Docker => progress.step("containers", || Ok(Servers::Docker(compose::start()?))),
+        Source::Docker => progress.step("containers", || Ok(Servers::Docker(Project::hold(name)?))),
     }
 }
 
@@ -189,7 +190,7 @@ impl Servers {
     pub(crate) fn variables(&self) -> Vec<(String, String)> {
         match self {
             Servers::Private(shared) => shared.variables(),
-            Servers::Docker(_) => compose::variables(),
+            Servers::Docker(held) => held.variables(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outrider_servers::Install;
+use outrider_servers::{Install, left_out};
 use outrider_test_support::daemon::Daemon;
 use outrider_test_support::proxy::Mode;
 use time::OffsetDateTime;
@@ -19,7 +19,7 @@ const LATER: Duration = Duration::from_secs(3);
 #[tokio::test]
 async fn wall_clocks_that_are_five_minutes_off_change_nothing() {
     let Some(library) = Install::locate().faketime() else {
-        eprintln!("not tested: libfaketime is not installed");
+        left_out::tell("libfaketime is not installed");
         return;
     };
     let pair = Pair::new("skewed").await;

@@ -20,6 +20,8 @@ pub const RABBITMQ_MANAGEMENT_URL: &str = "OUTRIDER_TEST_RABBITMQ_MANAGEMENT_URL
 pub const NATS_URL: &str = "OUTRIDER_TEST_NATS_URL";
 /// Set where the databases of tests need not be dropped one by one: their servers end after the run, data included.
 pub const KEEP_DATABASES: &str = "OUTRIDER_TEST_KEEP_DATABASES";
+/// Set where these servers are containers. Tests that need a server of their own may then find none.
+pub const CONTAINERS: &str = "OUTRIDER_TEST_CONTAINERS";
 
 /// Superuser URL of PostgreSQL 15, such as `postgres://postgres@127.0.0.1:5432/postgres`.
 ///

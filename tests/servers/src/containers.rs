@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use crate::address;
 use crate::process::succeeds_within;
 
 /// The line by which the program says that all addresses are printed.
@@ -35,6 +37,12 @@ pub fn docker_answers() -> bool {
     )
 }
 
+/// Whether the shared servers are containers: so `cargo xtask` says, or no address is given and Docker answers.
+pub(crate) fn in_use() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    is_set(address::CONTAINERS) || (!is_set(address::POSTGRES_URL) && docker_answers())
+}
+
 /// The value that the containers give to the environment variable `name`.
 pub(crate) fn address(name: &str) -> Result<String> {
     static CONTAINERS: OnceLock<Result<Containers, String>> = OnceLock::new();
@@ -51,6 +59,8 @@ fn start() -> Result<Containers> {
     let mut program = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["run", "--quiet", "--package", "outrider-containers"])
         .current_dir(workspace)
+        // Out of reach of a Ctrl-C, which would end it before it has removed the containers.
+        .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

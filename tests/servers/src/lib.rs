@@ -5,6 +5,7 @@
 //!   and Docker answers.
 //! - [`postgres`], [`kafka`], [`rabbitmq`] and [`nats`] start a throwaway [`Server`] that a test may kill, pause
 //!   and restart. [`Install`] says where the programs are.
+//! - [`left_out`] is for tests that need such a server where there are only containers.
 //! - [`shared`] is the set that `cargo xtask` starts, [`holder`] the state on disk by which another process shows
 //!   and stops it, [`install`] what brings in missing programs.
 //!
@@ -16,6 +17,7 @@ mod daemon;
 pub mod holder;
 pub mod install;
 pub mod kafka;
+pub mod left_out;
 pub mod nats;
 pub mod pgbouncer;
 pub mod place;

@@ -103,6 +103,12 @@ impl Process {
     }
 }
 
+/// Whether some process has `pid`, on any Unix. It need not be the one that had it before.
+pub fn is_taken(pid: u32) -> bool {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
+    !matches!(rustix::process::test_kill_process(pid), Err(rustix::io::Errno::SRCH))
+}
+
 /// The descendants of the calling process that share its process group: what a Ctrl-C in a terminal reaches.
 /// Servers have groups of their own and are not among them.
 pub fn group_descendants() -> Vec<Process> {

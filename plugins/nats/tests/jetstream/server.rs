@@ -1,16 +1,20 @@
-//! A private nats-server that a test may reconfigure, pause, kill and start again. Needs `nats-server` in `PATH`.
+//! A private nats-server that a test may reconfigure, pause, kill and start again. `None` instead of one where the
+//! test is to be left out, for all servers are containers.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, stream};
+use outrider_servers::{Install, left_out};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
 pub(crate) struct Server {
+    program: PathBuf,
     folder: TempDir,
     port: u16,
     config: String,
@@ -19,26 +23,27 @@ pub(crate) struct Server {
 
 impl Server {
     /// With JetStream, and `config` in the server's own language beside it.
-    pub(crate) fn start(config: &str) -> Server {
+    pub(crate) fn start(config: &str) -> Option<Server> {
         Server::start_with(&format!("jetstream {{ store_dir: \"store\" }}\n{config}"))
     }
 
-    pub(crate) fn start_without_jetstream() -> Server {
+    pub(crate) fn start_without_jetstream() -> Option<Server> {
         Server::start_with("")
     }
 
-    fn start_with(config: &str) -> Server {
+    fn start_with(config: &str) -> Option<Server> {
         Server::start_in(tempfile::tempdir().unwrap(), config)
     }
 
     /// In a folder that holds files which the config names.
-    pub(crate) fn start_in(folder: TempDir, config: &str) -> Server {
+    pub(crate) fn start_in(folder: TempDir, config: &str) -> Option<Server> {
+        let program = left_out::unless(Install::locate().nats())?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
         let config = config.to_owned();
-        let process = run(&folder, port, &config);
-        Server { folder, port, config, process }
+        let process = run(&program, &folder, port, &config);
+        Some(Server { program, folder, port, config, process })
     }
 
     pub(crate) fn address(&self) -> std::net::SocketAddr {
@@ -46,7 +51,7 @@ impl Server {
     }
 
     /// A file in its folder.
-    pub(crate) fn file(&self, name: &str) -> std::path::PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -62,7 +67,7 @@ impl Server {
 
     /// Starts it again after [`Server::kill`], with what it had stored.
     pub(crate) fn start_again(&mut self) {
-        self.process = run(&self.folder, self.port, &self.config);
+        self.process = run(&self.program, &self.folder, self.port, &self.config);
     }
 
     /// Replaces the config beside JetStream's and has the server read it.
@@ -121,16 +126,16 @@ fn write_config(folder: &TempDir, port: u16, config: &str) {
     std::fs::write(folder.path().join("config"), config).unwrap();
 }
 
-fn run(folder: &TempDir, port: u16, config: &str) -> Child {
+fn run(program: &Path, folder: &TempDir, port: u16, config: &str) -> Child {
     write_config(folder, port, config);
-    let mut process = Command::new("nats-server")
+    let mut process = Command::new(program)
         .args(["-c", "config"])
         .current_dir(folder.path())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .expect("`nats-server` is in `PATH`: install it, in Debian from the package of that name");
+        .expect("`nats-server` starts");
     let deadline = Instant::now() + READY_WITHIN;
     while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
         let log = || std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();

