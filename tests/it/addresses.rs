@@ -11,7 +11,7 @@ use outrider_test_support::proxy::{Mode, Proxy};
 use rdkafka::mocking::MockCluster;
 use uuid::Uuid;
 
-use crate::outage::{authority, daemon, logged, spent};
+use crate::broker_outage::{authority, daemon, logged, spent};
 use crate::recorder::metric;
 use crate::relay::{Relay, Tenant, until, until_within};
 

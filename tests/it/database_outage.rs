@@ -9,7 +9,7 @@ use outrider_test_support::database::TestDatabase;
 use outrider_test_support::proxy::Mode;
 use sqlx::AssertSqlSafe;
 
-use crate::outage::{daemon, logged, proxied};
+use crate::broker_outage::{daemon, logged, proxied};
 use crate::relay::{Tenant, until};
 
 const MAIN: &str = "[brokers.hub]\nkind = \"memory\"\n[[routes]]\ntopic = \"*\"\nbroker = \"hub\"\n";
