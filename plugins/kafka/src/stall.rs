@@ -37,6 +37,7 @@ impl Stall {
     pub(crate) fn batch(&self, answered: bool) {
         if answered {
             self.silent.store(0, Ordering::Relaxed);
+            self.answered();
         } else {
             self.silent.fetch_add(1, Ordering::Relaxed);
         }
@@ -48,7 +49,7 @@ impl Stall {
             && now.saturating_duration_since(self.born) >= YOUNG
     }
 
-    /// A broker has answered a question.
+    /// A broker has answered.
     pub(crate) fn answered(&self) {
         *self.cut_off.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -90,5 +91,7 @@ mod tests {
         assert!(stall.is_cut_off(at(109), at(110), limit));
         stall.answered();
         assert!(!stall.is_cut_off(at(111), at(116), limit), "an answer in between");
+        stall.batch(true);
+        assert!(!stall.is_cut_off(at(117), at(122), limit), "a confirm in between");
     }
 }
