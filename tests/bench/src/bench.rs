@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result};
 use outrider_servers::address;
+use outrider_test_support::consume::Delivered;
 use outrider_test_support::daemon::Daemon;
 use outrider_test_support::database::TestDatabase;
 use outrider_test_support::verify::Counts;
@@ -10,6 +11,7 @@ use uuid::Uuid;
 
 use crate::args::Args;
 use crate::backlog::{self, Kind};
+use crate::ceiling::{self, Ceiling};
 use crate::check;
 use crate::config::{self, TENANT};
 use crate::drain::{Drain, drain};
@@ -19,6 +21,9 @@ use crate::report::{self, Report};
 use crate::target::Target;
 
 pub(crate) const KINDS: [Kind; 2] = [Kind::Unkeyed, Kind::Keyed];
+
+/// Measurements of the client alone before the rounds, and as many after them.
+const CEILINGS: usize = 3;
 
 /// See the module.
 #[derive(Debug)]
@@ -37,27 +42,46 @@ impl Bench {
     pub(crate) async fn run(&mut self) -> Result<Report> {
         let machine = Machine::look().await?;
         eprintln!("bench: {}", machine.describe());
-        let targets = [Target::Broker(self.args.broker), Target::Null];
+        let broker = self.args.broker;
+        let targets = [Target::Broker(broker), Target::Null];
         // Kafka compiles its hot code while it works, and the first run would pay for that.
-        let warm_up = self.one(Kind::Unkeyed, targets[0]).await?;
+        let mut messages = Vec::new();
+        let warm_up = self.one(Kind::Keyed, targets[0], Some(&mut messages)).await?;
         eprintln!("bench: warm-up, does not count: {}", report::line(&warm_up));
+        let messages = ceiling::enough(messages);
+        let before = self.ceilings("before", &messages).await?;
         let mut figures = Figures::default();
         for round in 1..=self.args.runs {
             for kind in KINDS {
                 for target in targets {
-                    let run = self.one(kind, target).await?;
+                    let run = self.one(kind, target, None).await?;
                     let name = format!("{} to {target}", kind.name());
                     eprintln!("bench: {round} of {}, {name:<19} {}", self.args.runs, report::line(&run));
                     figures.add(kind, target, run);
                 }
             }
         }
+        let after = self.ceilings("after", &messages).await?;
         let (events, payload) = (self.args.events, self.args.payload);
-        let (broker, parameters) = (self.args.broker, self.args.param.clone());
-        Ok(Report { machine, events, payload, broker, parameters, figures })
+        let parameters = self.args.param.clone();
+        Ok(Report { machine, events, payload, broker, parameters, figures, ceilings: [before, after] })
     }
 
-    async fn one(&mut self, kind: Kind, target: Target) -> Result<Run> {
+    /// What the broker takes from its client alone, a few times.
+    async fn ceilings(&mut self, when: &str, messages: &[Delivered]) -> Result<Vec<Ceiling>> {
+        let mut ceilings = Vec::new();
+        for _ in 0..CEILINGS {
+            let name = format!("bench-{}", Uuid::new_v4().simple());
+            self.destination = Some(name.clone());
+            let ceiling = ceiling::measure(self.args.broker, &self.args, &name, messages).await?;
+            self.destination = None;
+            eprintln!("bench: {when}, the client alone     {:>7.0} events/s", ceiling.events_per_second);
+            ceilings.push(ceiling);
+        }
+        Ok(ceilings)
+    }
+
+    async fn one(&mut self, kind: Kind, target: Target, keep: Option<&mut Vec<Delivered>>) -> Result<Run> {
         let database = TestDatabase::empty_at(&address::postgres()).await?;
         let daemon = Daemon::new(&self.args.outrider)?;
         let name = format!("bench-{}", Uuid::new_v4().simple());
@@ -70,7 +94,7 @@ impl Bench {
         broker.make(&name).await?;
         self.destination = Some(name.clone());
         let drain = self.drain(&database, &daemon).await?;
-        let arrived: Counts = check::read_back(broker, &name, &written, self.args.payload).await?;
+        let arrived: Counts = check::read_back(broker, &name, &written, self.args.payload, keep).await?;
         self.clear().await;
         Ok(Run { drain, arrived: Some(arrived) })
     }

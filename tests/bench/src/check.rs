@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use outrider_test_support::consume::Delivered;
 use outrider_test_support::verify::{Counts, Seen, Written, verify};
 
 use crate::config::BROKER;
@@ -18,7 +19,7 @@ const DONE_EVERY: usize = 500;
 /// Longest wait for the first message.
 const FIRST: Duration = Duration::from_secs(20);
 
-/// Reads a topic, queue or stream from its beginning to its end, and judges.
+/// Reads a topic, queue or stream from its beginning to its end, and judges. What came goes to `keep`, if somebody wants it.
 ///
 /// # Errors
 /// When it can't be read, or a payload has not the size with which it was written.
@@ -27,6 +28,7 @@ pub(crate) async fn read_back(
     name: &str,
     written: &[Written],
     payload: u32,
+    mut keep: Option<&mut Vec<Delivered>>,
 ) -> Result<Counts> {
     let mut consumer = broker.open(name).await?;
     let size = usize::try_from(payload)?;
@@ -41,6 +43,9 @@ pub(crate) async fn read_back(
         ensure!(found == size, "deliver payloads whole: event {id} has {found} bytes of {size}");
         seen.push(Seen { id, effect: met.insert(id) });
         wait = SILENCE;
+        if let Some(keep) = &mut keep {
+            keep.push(message);
+        }
         if seen.len().is_multiple_of(DONE_EVERY) {
             consumer.done().await?;
         }

@@ -72,7 +72,7 @@ pub(crate) struct Spread {
 
 impl Spread {
     /// Of no values, zeros.
-    fn of(values: impl Iterator<Item = f64>) -> Spread {
+    pub(crate) fn of(values: impl Iterator<Item = f64>) -> Spread {
         let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
         let at = |index: usize| values.get(index).copied().unwrap_or(0.0);

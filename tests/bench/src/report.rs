@@ -7,13 +7,15 @@ use serde_json::{Map, Value, json};
 
 use crate::backlog::Kind;
 use crate::bench::KINDS;
+use crate::ceiling::Ceiling;
 use crate::drain::Drain;
 use crate::figures::{Figures, Run, Spread};
+use crate::goals::{self, Goal};
 use crate::machine::Machine;
 use crate::target::{Broker, Target};
 
-/// A broker should reach at least this part of the null publisher's rate; below, something in between is in the way.
-const RATIO: f64 = 0.5;
+/// The backlog that the goals are about.
+const GOAL_KIND: Kind = Kind::Keyed;
 
 /// On two lines each, so that a terminal of 80 columns holds them all.
 const COLUMNS: [&str; 8] = [
@@ -37,6 +39,8 @@ pub(crate) struct Report {
     /// Of its client, beside the defaults.
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) figures: Figures,
+    /// The client alone, before the runs and after them.
+    pub(crate) ceilings: [Vec<Ceiling>; 2],
 }
 
 /// One run on one line.
@@ -72,6 +76,38 @@ impl Report {
         Ok(())
     }
 
+    /// Whether each ratio that has a floor is above it.
+    pub(crate) fn is_above_floors(&self) -> bool {
+        self.part_of_ceiling(GOAL_KIND) >= self.goal().floor
+    }
+
+    /// Whether something else had a part in the figures: a ceiling was another one afterwards.
+    pub(crate) fn is_void(&self) -> bool {
+        let [before, after] = self.ceilings.each_ref().map(|ceilings| rates(ceilings).median);
+        let null = |kind| self.figures.runs(kind, Target::Null);
+        let rate = |run: Option<&Run>| run.map_or(0.0, |run| run.drain.events_per_second);
+        goals::drifted(before, after)
+            || KINDS.into_iter().any(|kind| goals::drifted(rate(null(kind).first()), rate(null(kind).last())))
+    }
+
+    fn goal(&self) -> Goal {
+        match self.broker {
+            Broker::Kafka => goals::T1,
+            Broker::Rabbitmq | Broker::Nats => goals::T3,
+        }
+    }
+
+    /// The client alone.
+    fn alone(&self) -> Spread {
+        rates(self.ceilings.iter().flatten())
+    }
+
+    /// The rate as a part of the lower ceiling.
+    fn part_of_ceiling(&self, kind: Kind) -> f64 {
+        let rate = |target| self.figures.of(kind, target, |drain| drain.events_per_second).median;
+        rate(Target::Broker(self.broker)) / rate(Target::Null).min(self.alone().median)
+    }
+
     fn targets(&self) -> [Target; 2] {
         [Target::Broker(self.broker), Target::Null]
     }
@@ -93,16 +129,39 @@ impl Report {
             }
         }
         println!("{table}");
+        let alone = self.alone();
+        println!(
+            "{}'s client alone, the same messages: {:.0} events/s ({:.0}–{:.0}), {:.1} CPU s/M",
+            self.broker,
+            alone.median,
+            alone.min,
+            alone.max,
+            self.alone_cpu().median
+        );
         for kind in KINDS {
             let ratio = self.figures.ratio(kind, self.broker);
-            let below = if ratio.median < RATIO { format!("  BELOW {RATIO}") } else { String::new() };
             println!(
-                "{} / null, {:<8} {:.2} ({:.2}–{:.2}){below}",
+                "{} / null, {:<8} {:.2} ({:.2}–{:.2}); / the lower ceiling {:.2}",
                 self.broker,
                 format!("{}:", kind.name()),
                 ratio.median,
                 ratio.min,
-                ratio.max
+                ratio.max,
+                self.part_of_ceiling(kind)
+            );
+        }
+        let (goal, reached) = (self.goal(), self.part_of_ceiling(GOAL_KIND));
+        println!(
+            "{}, {}: {reached:.2}, floor {:.2}, target {:.2}: {}",
+            goal.name,
+            goal.says,
+            goal.floor,
+            goal.target,
+            goal.verdict(reached)
+        );
+        if self.is_void() {
+            println!(
+                "VOID: a ceiling was another one after the runs than before; something else had a part in it"
             );
         }
         let arrived = self.figures.arrived();
@@ -116,6 +175,11 @@ impl Report {
             arrived.committed
         );
         println!("The rates are this machine's, and everything shared it. What carries over is the ratio.");
+    }
+
+    fn alone_cpu(&self) -> Spread {
+        let ceilings = self.ceilings.iter().flatten();
+        Spread::of(ceilings.map(|ceiling| ceiling.cpu_seconds_per_million.unwrap_or(f64::NAN)))
     }
 
     fn row(&self, kind: Kind, target: Target) -> Vec<Cell> {
@@ -157,6 +221,11 @@ impl Report {
             "broker": self.broker.to_string(),
             "parameters": self.parameters.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
             "backlogs": kinds,
+            "fsyncs_per_second": self.machine.syncs_per_second,
+            "client_alone_events_per_second": spread(self.alone()),
+            "client_alone_cpu_seconds_per_million": spread(self.alone_cpu()),
+            (self.goal().name): self.part_of_ceiling(GOAL_KIND),
+            "void": self.is_void(),
         })
     }
 
@@ -180,6 +249,10 @@ impl Report {
         kinds.insert("broker_to_null".to_owned(), spread(self.figures.ratio(kind, self.broker)));
         Value::Object(kinds)
     }
+}
+
+fn rates<'a>(ceilings: impl IntoIterator<Item = &'a Ceiling>) -> Spread {
+    Spread::of(ceilings.into_iter().map(|ceiling| ceiling.events_per_second))
 }
 
 /// What is not known is NaN, and `null` in JSON.

@@ -55,7 +55,7 @@ impl fmt::Display for Target {
 }
 
 impl Broker {
-    fn address(self) -> String {
+    pub(crate) fn address(self) -> String {
         match self {
             Broker::Kafka => address::kafka(),
             Broker::Rabbitmq => address::rabbitmq(),
